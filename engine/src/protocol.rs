@@ -1,0 +1,533 @@
+//! What the worker process and its shell say to each other.
+//!
+//! A frame is a little-endian `u32` length followed by that many bytes of JSON: a [`Command`] on the
+//! worker's stdin, a [`Report`] on its stdout. The worker answers every command with exactly one report
+//! that carries the command's `id` in `re`, then goes on reporting progress with `re: null`.
+
+use std::io::{self, Read, Write};
+use std::path::PathBuf;
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+/// Raised whenever a frame changes meaning; shell and worker of different versions refuse each other.
+pub const VERSION: u32 = 1;
+
+/// No honest frame is larger: a document of 200,000 tokens is about 1 MB of JSON.
+const MAX_FRAME: usize = 256 << 20;
+
+/// A conversation, as the shell names it.
+pub type SessionId = String;
+
+/// One message from the shell to the worker.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Command {
+    /// Chosen by the shell; comes back in [`Report::re`].
+    pub id: u64,
+    /// What to do.
+    #[serde(flatten)]
+    pub request: Request,
+}
+
+/// What the shell can ask of the worker.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum Request {
+    /// Answered by [`Event::Hello`].
+    Hello,
+    /// Opens a GGUF file, in place of the one that is open. Answered by [`Event::ModelLoaded`].
+    Load {
+        /// The file.
+        path: PathBuf,
+        /// Worker threads; `None` takes the number of physical cores.
+        threads: Option<usize>,
+    },
+    /// Drops the model and every session. Answered by [`Event::ModelUnloaded`].
+    Unload,
+    /// Counts the tokens of each text. Answered by [`Event::Counted`].
+    Count {
+        /// For instance the pages of a document.
+        texts: Vec<String>,
+    },
+    /// Prefills what is new in `messages` and answers the last one. Answered by [`Event::Accepted`];
+    /// ends with [`Event::Finished`] or [`Event::Failed`] for that session.
+    Send {
+        /// The conversation; made on first use.
+        session: SessionId,
+        /// The whole conversation so far, the question last.
+        messages: Vec<Message>,
+        /// How the cache is to behave from here on.
+        cache: CacheOptions,
+        /// How tokens are chosen.
+        sampling: Sampling,
+        /// The answer ends here at the latest.
+        max_tokens: u32,
+    },
+    /// Changes a session's budget, also while it generates. Answered by [`Event::Accepted`].
+    SetBudget {
+        /// The conversation.
+        session: SessionId,
+        /// Entries per layer and KV head; `None` follows the free memory.
+        budget: Option<u32>,
+    },
+    /// Ends prefill or generation within one token. Answered by [`Event::Accepted`].
+    Stop {
+        /// The conversation.
+        session: SessionId,
+    },
+    /// The text of some tokens of a session. Answered by [`Event::Text`], also while it generates.
+    TextAt {
+        /// The conversation.
+        session: SessionId,
+        /// First position.
+        start: u32,
+        /// One past the last position.
+        end: u32,
+    },
+    /// Forgets a session and gives its memory back. Answered by [`Event::Accepted`].
+    Close {
+        /// The conversation.
+        session: SessionId,
+    },
+    /// Ends the process once the current token is done.
+    Shutdown,
+}
+
+/// One message from the worker to the shell.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Report {
+    /// The command this answers, or `null` for progress.
+    pub re: Option<u64>,
+    /// What happened.
+    #[serde(flatten)]
+    pub event: Event,
+}
+
+/// What the worker reports.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "ts", derive(ts_rs::TS))]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum Event {
+    /// The worker is up.
+    Hello {
+        /// [`VERSION`] of the worker.
+        version: u32,
+        /// The device that models will be opened on.
+        device: Device,
+    },
+    /// The model's file is being read.
+    ModelLoading {
+        /// Share read so far, 0 to 1.
+        fraction: f32,
+    },
+    /// The model is ready.
+    ModelLoaded {
+        /// What it is.
+        model: ModelInfo,
+    },
+    /// The model's memory has been given back.
+    ModelUnloaded,
+    /// The answer to [`Request::Count`].
+    Counted {
+        /// Tokens of each text, in order.
+        counts: Vec<u32>,
+    },
+    /// The command was taken.
+    Accepted,
+    /// The answer to [`Request::TextAt`].
+    Text {
+        /// The text of the tokens asked for.
+        text: String,
+    },
+    /// What the positions of a session stand for; sent before prefill and again when an answer ends.
+    Layout {
+        /// The conversation.
+        session: SessionId,
+        /// Tokens of the whole conversation.
+        n_tokens: u32,
+        /// Tokens whose entries were already there, so that they need no prefill.
+        reused: u32,
+        /// Neighbouring ranges that cover `0..n_tokens`.
+        spans: Vec<Span>,
+    },
+    /// New tokens are being read.
+    Prefill {
+        /// The conversation.
+        session: SessionId,
+        /// New tokens read.
+        done: u32,
+        /// New tokens in all.
+        total: u32,
+        /// Measured speed, tokens a second.
+        tok_s: f32,
+        /// Seconds left at that speed; `null` until it is known.
+        remaining_s: Option<f32>,
+    },
+    /// More of the answer.
+    Token {
+        /// The conversation.
+        session: SessionId,
+        /// Text to append.
+        text: String,
+        /// Tokens of the answer so far.
+        generated: u32,
+        /// Measured speed, tokens a second.
+        tok_s: f32,
+    },
+    /// The state of a session's cache; only what changed since the last one.
+    Cache {
+        /// The conversation.
+        session: SessionId,
+        /// Counters.
+        state: CacheState,
+        /// Kept fractions that changed, oldest position first.
+        kept: Vec<KeptPatch>,
+    },
+    /// The answer is complete.
+    Finished {
+        /// The conversation.
+        session: SessionId,
+        /// Why it ended.
+        reason: FinishReason,
+        /// What it took.
+        stats: TurnStats,
+    },
+    /// Memory of the worker; about once a second while it works, and after each load or unload.
+    Memory {
+        /// The figures.
+        memory: WorkerMemory,
+    },
+    /// A command or a running turn failed.
+    Failed {
+        /// The conversation, where there is one.
+        session: Option<SessionId>,
+        /// Stable, for the window to act on.
+        code: String,
+        /// One sentence: what happened and what to do.
+        message: String,
+    },
+}
+
+/// Where a model computes.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "ts", derive(ts_rs::TS))]
+pub struct Device {
+    /// `cpu`, `cuda` or `metal`.
+    pub kind: String,
+    /// For people, for example "CPU, 8 threads".
+    pub name: String,
+}
+
+/// An open model.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "ts", derive(ts_rs::TS))]
+pub struct ModelInfo {
+    /// From the metadata, or the file's name.
+    pub name: String,
+    /// The file.
+    pub path: PathBuf,
+    /// `general.architecture`.
+    pub architecture: String,
+    /// For example `Q4_1`.
+    pub quantization: String,
+    /// Number of weights.
+    #[cfg_attr(feature = "ts", ts(type = "number"))]
+    pub parameters: u64,
+    /// Bytes of the weights on the device.
+    #[cfg_attr(feature = "ts", ts(type = "number"))]
+    pub weight_bytes: u64,
+    /// Trained context in tokens.
+    pub context: u32,
+    /// Layers.
+    pub layers: u32,
+    /// KV heads per layer.
+    pub kv_heads: u32,
+    /// Bytes of one budget token: K and V of every layer and KV head.
+    pub kv_bytes_per_token: u32,
+    /// The device it computes on.
+    pub device: Device,
+}
+
+/// One message of a conversation.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "ts", derive(ts_rs::TS))]
+pub struct Message {
+    /// Who speaks.
+    pub role: Role,
+    /// What was said.
+    pub text: String,
+    /// Documents that stand before the text.
+    #[serde(default)]
+    pub documents: Vec<Document>,
+}
+
+/// Who speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "ts", derive(ts_rs::TS))]
+#[serde(rename_all = "snake_case")]
+pub enum Role {
+    /// Instructions for the model.
+    System,
+    /// The person.
+    User,
+    /// The model.
+    Assistant,
+}
+
+/// The text of an attached document.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "ts", derive(ts_rs::TS))]
+pub struct Document {
+    /// Shown to the person and to the model.
+    pub name: String,
+    /// Page by page; one for a text without pages.
+    pub pages: Vec<String>,
+}
+
+/// What a range of positions stands for.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "ts", derive(ts_rs::TS))]
+pub struct Span {
+    /// First position.
+    pub start: u32,
+    /// One past the last position.
+    pub end: u32,
+    /// Index into the messages of the conversation; `null` for what the template adds around them.
+    pub message: Option<u32>,
+    /// What it is.
+    pub kind: SpanKind,
+}
+
+/// See [`Span`].
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "ts", derive(ts_rs::TS))]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum SpanKind {
+    /// Control tokens and wording of the chat template.
+    Template,
+    /// The text of a message.
+    Text {
+        /// Whose.
+        role: Role,
+    },
+    /// One page of a document.
+    Page {
+        /// Index into the message's documents.
+        document: u32,
+        /// Page, counted from 1.
+        page: u32,
+    },
+}
+
+/// How a session's cache behaves.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "ts", derive(ts_rs::TS))]
+#[serde(default)]
+pub struct CacheOptions {
+    /// What decides which entries stay.
+    pub policy: PolicyName,
+    /// Entries per layer and KV head after eviction; `null` follows the free memory.
+    pub budget: Option<u32>,
+    /// First positions that are never evicted.
+    pub sinks: u32,
+    /// Last positions that are never evicted; `null` takes the policy's share of the budget.
+    pub recent: Option<u32>,
+    /// Tokens that pass through the layers at once during prefill.
+    pub chunk: u32,
+    /// Entries that decode appends before it evicts them at once.
+    pub evict_every: u32,
+    /// How entries are held.
+    pub kv: KvType,
+}
+
+impl Default for CacheOptions {
+    fn default() -> Self {
+        Self { policy: PolicyName::H2o, budget: None, sinks: 4, recent: None, chunk: 512, evict_every: 64, kv: KvType::F16 }
+    }
+}
+
+/// The policies, by the names of the command line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "ts", derive(ts_rs::TS))]
+#[serde(rename_all = "kebab-case")]
+pub enum PolicyName {
+    /// Keeps everything: the baseline.
+    Full,
+    /// Sinks and the most recent (StreamingLLM, arXiv 2309.17453).
+    Window,
+    /// Heavy hitters by mean attention, with sinks and recent (arXiv 2306.14048 without its length bias).
+    #[default]
+    H2o,
+    /// Heavy hitters by raw accumulated attention, as published in arXiv 2306.14048.
+    H2oPaper,
+}
+
+/// How entries are held in the hot cache.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "ts", derive(ts_rs::TS))]
+#[serde(rename_all = "snake_case")]
+pub enum KvType {
+    /// Two bytes a number.
+    #[default]
+    F16,
+    /// Four bytes a number.
+    F32,
+}
+
+/// How tokens are chosen.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "ts", derive(ts_rs::TS))]
+#[serde(default)]
+pub struct Sampling {
+    /// 0 always takes the likeliest token.
+    pub temperature: f32,
+    /// Only the likeliest tokens that together reach this probability; 1 is off.
+    pub top_p: f32,
+    /// Only this many of the likeliest tokens; 0 is off.
+    pub top_k: u32,
+    /// Only tokens at least this share as likely as the likeliest; 0 is off.
+    pub min_p: f32,
+    /// Divides the logits of tokens among the last 64; 1 is off.
+    pub repetition_penalty: f32,
+    /// The same seed gives the same answer.
+    #[cfg_attr(feature = "ts", ts(type = "number"))]
+    pub seed: u64,
+}
+
+impl Default for Sampling {
+    fn default() -> Self {
+        Self { temperature: 0.7, top_p: 0.95, top_k: 40, min_p: 0.05, repetition_penalty: 1.1, seed: 0 }
+    }
+}
+
+/// Counters of a session's cache. Bytes are those of the buffers themselves.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "ts", derive(ts_rs::TS))]
+pub struct CacheState {
+    /// Tokens of the conversation that have been through the model.
+    pub n_seen: u32,
+    /// The budget in force, in tokens (resolved, where it follows the free memory).
+    pub budget: u32,
+    /// Whether it follows the free memory.
+    pub auto: bool,
+    /// Entries per layer and KV head now.
+    pub hot_entries: u32,
+    /// Bytes of the hot cache's entries now.
+    #[cfg_attr(feature = "ts", ts(type = "number"))]
+    pub hot_bytes: u64,
+    /// Most bytes that the hot cache ever allocated in this session.
+    #[cfg_attr(feature = "ts", ts(type = "number"))]
+    pub hot_peak_bytes: u64,
+    /// Bytes that a cache of everything would need.
+    #[cfg_attr(feature = "ts", ts(type = "number"))]
+    pub full_bytes: u64,
+    /// Mean kept fraction over all positions, 0 to 1.
+    pub kept: f32,
+}
+
+/// Kept fractions of neighbouring positions.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "ts", derive(ts_rs::TS))]
+pub struct KeptPatch {
+    /// First position.
+    pub start: u32,
+    /// Base64 of one byte a position: 0 is evicted everywhere, 255 kept in every layer and KV head.
+    pub values: String,
+}
+
+/// Why an answer ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "ts", derive(ts_rs::TS))]
+#[serde(rename_all = "snake_case")]
+pub enum FinishReason {
+    /// The model ended it.
+    Eos,
+    /// `max_tokens` was reached.
+    Length,
+    /// The person stopped it.
+    Stopped,
+}
+
+/// What a turn took.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "ts", derive(ts_rs::TS))]
+pub struct TurnStats {
+    /// New tokens that were prefilled.
+    pub prefilled: u32,
+    /// Seconds of prefill.
+    pub prefill_s: f32,
+    /// Seconds from the command to the first token.
+    pub ttft_s: f32,
+    /// Tokens of the answer.
+    pub generated: u32,
+    /// Tokens a second while generating.
+    pub tok_s: f32,
+}
+
+/// Memory of the worker, in bytes.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "ts", derive(ts_rs::TS))]
+pub struct WorkerMemory {
+    /// Weights on the device.
+    #[cfg_attr(feature = "ts", ts(type = "number"))]
+    pub weights: u64,
+    /// Hot caches of all sessions.
+    #[cfg_attr(feature = "ts", ts(type = "number"))]
+    pub kv_hot: u64,
+    /// Resident memory of the process; `null` where it cannot be read.
+    #[cfg_attr(feature = "ts", ts(type = "number | null"))]
+    pub rss: Option<u64>,
+}
+
+/// Writes one frame and flushes it.
+///
+/// # Errors
+/// When the other side is gone.
+pub fn write_frame<T: Serialize>(to: &mut impl Write, message: &T) -> io::Result<()> {
+    let body = serde_json::to_vec(message)?;
+    let len = u32::try_from(body.len()).map_err(|_| io::Error::other("a frame of 4 GiB or more"))?;
+    to.write_all(&len.to_le_bytes())?;
+    to.write_all(&body)?;
+    to.flush()
+}
+
+/// Reads one frame; `None` when the other side closed the pipe between two frames.
+///
+/// # Errors
+/// When the pipe breaks inside a frame, or what comes is not a frame.
+pub fn read_frame<T: DeserializeOwned>(from: &mut impl Read) -> io::Result<Option<T>> {
+    let mut len = [0; 4];
+    match from.read(&mut len)? {
+        0 => return Ok(None),
+        n => from.read_exact(&mut len[n..])?,
+    }
+    let len = u32::from_le_bytes(len) as usize;
+    if len > MAX_FRAME {
+        return Err(io::Error::other(format!("a frame of {len} bytes is larger than any that Cistern writes")));
+    }
+    // Grown as bytes arrive, so that a wrong length does not take the memory it names.
+    let mut body = Vec::new();
+    from.take(len as u64).read_to_end(&mut body)?;
+    if body.len() < len {
+        return Err(io::ErrorKind::UnexpectedEof.into());
+    }
+    Ok(Some(serde_json::from_slice(&body)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frames_survive_the_pipe_and_a_cut_one_is_an_error() {
+        let command = Command { id: 7, request: Request::Count { texts: vec!["é".into()] } };
+        let mut pipe = Vec::new();
+        write_frame(&mut pipe, &command).unwrap();
+        write_frame(&mut pipe, &Report { re: Some(7), event: Event::Counted { counts: vec![1] } }).unwrap();
+        let mut from = pipe.as_slice();
+        assert_eq!(read_frame(&mut from).unwrap(), Some(command));
+        assert_eq!(read_frame::<Report>(&mut from).unwrap().unwrap().re, Some(7));
+        assert_eq!(read_frame::<Report>(&mut from).unwrap(), None);
+        assert!(read_frame::<Report>(&mut &pipe[..9]).is_err());
+    }
+}
