@@ -1,15 +1,31 @@
 //! What the window and the shell say to each other. The TypeScript types in `ui/src/lib/ipc/bindings`
-//! are generated from here and from `engine::protocol`.
+//! are generated from here and from `engine::protocol` (see `bindings.rs`).
+//!
+//! The window calls `subscribe` once with a `Channel<AppEvent[]>` and then the commands of `commands.rs`,
+//! by the names that they have there. Every command that fails rejects with an [`ApiError`].
 
 use engine::protocol::{CacheOptions, Document, Event, FinishReason, ModelInfo, Role, Sampling, TurnStats};
 use serde::{Deserialize, Serialize};
+use ts_rs::TS;
+
+/// The program itself.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS)]
+pub struct AppInfo {
+    /// Of this build, for example `0.1.0`.
+    pub version: String,
+    /// Where chats, settings and the person's models are kept.
+    pub data_folder: String,
+    /// What the worker process last wrote to its error output.
+    pub worker_log: String,
+}
 
 /// What the shell tells the window, in batches of at most 20 a second.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "ts", derive(ts_rs::TS))]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum AppEvent {
-    /// From the worker, as it came.
+    /// From the worker: `layout`, `prefill`, `token`, `cache`, `finished`, `failed` or `memory`; what it says of
+    /// its model arrives as `status`. Events of one session that follow each other within a batch are joined:
+    /// the text of tokens and the kept patches one after the other, of everything else the newest.
     Worker {
         /// The report.
         event: Event,
@@ -34,8 +50,7 @@ pub enum AppEvent {
 }
 
 /// The worker process and its model.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "ts", derive(ts_rs::TS))]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS)]
 #[serde(tag = "state", rename_all = "snake_case")]
 pub enum Status {
     /// The worker process is being started.
@@ -59,39 +74,45 @@ pub enum Status {
         /// One sentence for the person.
         message: String,
     },
+    /// The worker cannot be started, or the model that should have been there cannot be opened.
+    /// `load_model` tries again.
+    Failed {
+        /// Stable, for the window to act on.
+        code: String,
+        /// One sentence for the person.
+        message: String,
+    },
 }
 
 /// One reading of device memory, in bytes. A part that cannot be read is `null`, never guessed.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "ts", derive(ts_rs::TS))]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS)]
 pub struct Gauge {
     /// What is measured.
     pub kind: GaugeKind,
     /// The device's name.
     pub name: String,
     /// All of its memory.
-    #[cfg_attr(feature = "ts", ts(type = "number | null"))]
+    #[ts(type = "number | null")]
     pub total: Option<u64>,
     /// In use, by anyone.
-    #[cfg_attr(feature = "ts", ts(type = "number | null"))]
+    #[ts(type = "number | null")]
     pub used: Option<u64>,
     /// Weights of the open model.
-    #[cfg_attr(feature = "ts", ts(type = "number"))]
+    #[ts(type = "number")]
     pub weights: u64,
     /// Hot KV entries of all sessions.
-    #[cfg_attr(feature = "ts", ts(type = "number"))]
+    #[ts(type = "number")]
     pub kv_hot: u64,
     /// Whatever else the worker holds.
-    #[cfg_attr(feature = "ts", ts(type = "number | null"))]
+    #[ts(type = "number | null")]
     pub scratch: Option<u64>,
     /// Other programs.
-    #[cfg_attr(feature = "ts", ts(type = "number | null"))]
+    #[ts(type = "number | null")]
     pub other: Option<u64>,
 }
 
 /// See [`Gauge::kind`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "ts", derive(ts_rs::TS))]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, TS)]
 #[serde(rename_all = "snake_case")]
 pub enum GaugeKind {
     /// GPU memory, through NVML.
@@ -101,8 +122,7 @@ pub enum GaugeKind {
 }
 
 /// A model that can be opened or downloaded.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "ts", derive(ts_rs::TS))]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS)]
 pub struct ModelEntry {
     /// Catalogue id, or the path of a file of the person's own.
     pub id: String,
@@ -111,7 +131,7 @@ pub struct ModelEntry {
     /// One sentence: what it is good for.
     pub summary: String,
     /// Size of the file in bytes.
-    #[cfg_attr(feature = "ts", ts(type = "number"))]
+    #[ts(type = "number")]
     pub bytes: u64,
     /// Trained context in tokens; `null` where the file has not been read.
     pub context: Option<u32>,
@@ -124,29 +144,27 @@ pub struct ModelEntry {
 }
 
 /// A download.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "ts", derive(ts_rs::TS))]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS)]
 pub struct FetchState {
     /// Catalogue id.
     pub id: String,
     /// Where it stands.
     pub phase: FetchPhase,
     /// Bytes that arrived.
-    #[cfg_attr(feature = "ts", ts(type = "number"))]
+    #[ts(type = "number")]
     pub done: u64,
     /// Bytes in all; `null` until known.
-    #[cfg_attr(feature = "ts", ts(type = "number | null"))]
+    #[ts(type = "number | null")]
     pub total: Option<u64>,
     /// Bytes a second, measured.
-    #[cfg_attr(feature = "ts", ts(type = "number"))]
+    #[ts(type = "number")]
     pub bytes_s: u64,
     /// With `failed`: one sentence for the person.
     pub message: Option<String>,
 }
 
 /// See [`FetchState::phase`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "ts", derive(ts_rs::TS))]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, TS)]
 #[serde(rename_all = "snake_case")]
 pub enum FetchPhase {
     /// Bytes are coming in.
@@ -162,21 +180,19 @@ pub enum FetchPhase {
 }
 
 /// A line of the chat list.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "ts", derive(ts_rs::TS))]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS)]
 pub struct ChatSummary {
     /// Also the name of its session in the worker.
     pub id: String,
     /// From the first question, or as the person named it.
     pub title: String,
     /// Milliseconds since 1970, of its last message.
-    #[cfg_attr(feature = "ts", ts(type = "number"))]
+    #[ts(type = "number")]
     pub updated_ms: i64,
 }
 
 /// A whole chat.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "ts", derive(ts_rs::TS))]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS)]
 pub struct Chat {
     /// Its line in the list.
     pub summary: ChatSummary,
@@ -185,11 +201,10 @@ pub struct Chat {
 }
 
 /// A message as it is kept.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "ts", derive(ts_rs::TS))]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS)]
 pub struct StoredMessage {
     /// Unique over all chats.
-    #[cfg_attr(feature = "ts", ts(type = "number"))]
+    #[ts(type = "number")]
     pub id: i64,
     /// Who speaks.
     pub role: Role,
@@ -197,15 +212,20 @@ pub struct StoredMessage {
     pub text: String,
     /// Documents that came with it; their text stays in the shell.
     pub documents: Vec<DocumentInfo>,
-    /// For an answer: why it ended; `null` while it is written or when it was cut off.
+    /// For an answer: whether it is being written, or waits to be.
+    pub writing: bool,
+    /// For an answer that is being written: `Event::Token`s up to this count of generated tokens are in `text`.
+    pub generated: u32,
+    /// For an answer: why it ended; `null` while it is written and when it was cut off.
     pub finish: Option<FinishReason>,
+    /// For an answer that failed or was cut off: one sentence that says so.
+    pub problem: Option<String>,
     /// For an answer: what it took.
     pub stats: Option<TurnStats>,
 }
 
 /// A document without its text.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "ts", derive(ts_rs::TS))]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS)]
 pub struct DocumentInfo {
     /// File name.
     pub name: String,
@@ -216,8 +236,7 @@ pub struct DocumentInfo {
 }
 
 /// A question, as the composer sends it.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "ts", derive(ts_rs::TS))]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS)]
 pub struct Question {
     /// The chat; `null` makes a new one.
     pub chat: Option<String>,
@@ -234,8 +253,7 @@ pub struct Question {
 }
 
 /// A document on its way to the model.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "ts", derive(ts_rs::TS))]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS)]
 pub struct Attachment {
     /// Its text.
     pub document: Document,
@@ -244,8 +262,7 @@ pub struct Attachment {
 }
 
 /// Where a sent question went.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "ts", derive(ts_rs::TS))]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS)]
 pub struct Sent {
     /// The chat, also when it was made just now.
     pub chat: ChatSummary,
@@ -256,21 +273,19 @@ pub struct Sent {
 }
 
 /// A file that was picked or dropped.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "ts", derive(ts_rs::TS))]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS)]
 pub struct PickedFile {
     /// Where it is.
     pub path: String,
     /// File name.
     pub name: String,
     /// Size in bytes.
-    #[cfg_attr(feature = "ts", ts(type = "number"))]
+    #[ts(type = "number")]
     pub bytes: u64,
 }
 
 /// What every failed command returns.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "ts", derive(ts_rs::TS))]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS)]
 pub struct ApiError {
     /// Stable, for the window to act on.
     pub code: String,
