@@ -1,0 +1,59 @@
+import type {
+  ApiError,
+  AppEvent,
+  AppInfo,
+  Chat,
+  ChatSummary,
+  ModelEntry,
+  PickedFile,
+  Question,
+  Sent,
+} from './types';
+
+/** What is being dragged over the window. */
+export type DragEvent =
+  | { type: 'over' }
+  | { type: 'leave' }
+  | { type: 'drop'; paths: string[] };
+
+/**
+ * Everything the window asks of the shell. Calls that fail throw an {@link ApiError}.
+ * The one implementation that ships is `tauri.ts`; tests bring their own.
+ */
+export interface Api {
+  /** Batches of at most 20 a second; the first one carries the current status and gauge. */
+  subscribe(onEvents: (events: AppEvent[]) => void): Promise<void>;
+  onDrag(onDrag: (event: DragEvent) => void): Promise<() => void>;
+  appInfo(): Promise<AppInfo>;
+
+  models(): Promise<ModelEntry[]>;
+  loadModel(path: string): Promise<void>;
+  ejectModel(): Promise<void>;
+  fetchModel(id: string): Promise<void>;
+  cancelFetch(id: string): Promise<void>;
+  countTokens(texts: string[]): Promise<number[]>;
+
+  chats(): Promise<ChatSummary[]>;
+  openChat(id: string): Promise<Chat>;
+  renameChat(id: string, title: string): Promise<void>;
+  deleteChat(id: string): Promise<void>;
+
+  send(question: Question): Promise<Sent>;
+  stop(chat: string): Promise<void>;
+  setBudget(chat: string, budget: number | null): Promise<void>;
+  textAt(chat: string, start: number, end: number): Promise<string>;
+
+  pickFiles(): Promise<PickedFile[]>;
+  statFile(path: string): Promise<PickedFile>;
+  readFile(path: string): Promise<ArrayBuffer>;
+  openLink(url: string): Promise<void>;
+}
+
+/** Any thrown thing as an error that can be shown. */
+export function asApiError(error: unknown): ApiError {
+  if (typeof error === 'object' && error !== null && 'message' in error) {
+    const code = 'code' in error && typeof error.code === 'string' ? error.code : 'unknown';
+    return { code, message: String(error.message) };
+  }
+  return { code: 'unknown', message: String(error) };
+}

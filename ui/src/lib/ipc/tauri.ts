@@ -1,0 +1,42 @@
+import { Channel, invoke } from '@tauri-apps/api/core';
+import { getCurrentWebview } from '@tauri-apps/api/webview';
+import type { Api } from './api';
+import type { AppEvent } from './types';
+
+/** The shell, through Tauri's commands. */
+export const tauriApi: Api = {
+  async subscribe(onEvents) {
+    const channel = new Channel<AppEvent[]>();
+    channel.onmessage = onEvents;
+    await invoke('subscribe', { channel });
+  },
+  onDrag(onDrag) {
+    return getCurrentWebview().onDragDropEvent(({ payload }) => {
+      if (payload.type === 'drop') onDrag({ type: 'drop', paths: payload.paths });
+      else onDrag({ type: payload.type === 'leave' ? 'leave' : 'over' });
+    });
+  },
+  appInfo: () => invoke('app_info'),
+
+  models: () => invoke('models'),
+  loadModel: (path) => invoke('load_model', { path }),
+  ejectModel: () => invoke('eject_model'),
+  fetchModel: (id) => invoke('fetch_model', { id }),
+  cancelFetch: (id) => invoke('cancel_fetch', { id }),
+  countTokens: (texts) => invoke('count_tokens', { texts }),
+
+  chats: () => invoke('chats'),
+  openChat: (id) => invoke('open_chat', { id }),
+  renameChat: (id, title) => invoke('rename_chat', { id, title }),
+  deleteChat: (id) => invoke('delete_chat', { id }),
+
+  send: (question) => invoke('send', { question }),
+  stop: (chat) => invoke('stop', { chat }),
+  setBudget: (chat, budget) => invoke('set_budget', { chat, budget }),
+  textAt: (chat, start, end) => invoke('text_at', { chat, start, end }),
+
+  pickFiles: () => invoke('pick_files'),
+  statFile: (path) => invoke('stat_file', { path }),
+  readFile: (path) => invoke('read_file', { path }),
+  openLink: (url) => invoke('open_link', { url }),
+};

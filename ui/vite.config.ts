@@ -1,0 +1,21 @@
+import { svelte } from '@sveltejs/vite-plugin-svelte';
+import { svelteTesting } from '@testing-library/svelte/vite';
+import { defineConfig } from 'vitest/config';
+import { pdfAssets } from './build/pdf-assets.ts';
+
+export default defineConfig({
+  plugins: [svelte(), svelteTesting(), pdfAssets()],
+  clearScreen: false,
+  server: { port: 1420, strictPort: true },
+  build: {
+    target: ['es2023', 'safari17'],
+    // Every script and worker is a file of its own: the window's CSP allows no inline code.
+    assetsInlineLimit: 0,
+    modulePreload: { polyfill: false },
+  },
+  test: {
+    environment: 'node',
+    setupFiles: ['tests/setup.ts'],
+    include: ['tests/**/*.test.ts'],
+  },
+});
