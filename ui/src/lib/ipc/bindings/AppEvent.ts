@@ -4,4 +4,23 @@ import type { FetchState } from "./FetchState";
 import type { Gauge } from "./Gauge";
 import type { Status } from "./Status";
 
-export type AppEvent = { "type": "worker", event: Event, } | { "type": "status", status: Status, } | { "type": "gauge", gauge: Gauge, } | { "type": "fetch", fetch: FetchState, } | { "type": "chats_changed" };
+/**
+ * What the shell tells the window, in batches of at most 20 a second.
+ */
+export type AppEvent = { "type": "worker", 
+/**
+ * The report.
+ */
+event: Event, } | { "type": "status", 
+/**
+ * The state.
+ */
+status: Status, } | { "type": "gauge", 
+/**
+ * The reading.
+ */
+gauge: Gauge, } | { "type": "fetch", 
+/**
+ * Its state.
+ */
+fetch: FetchState, } | { "type": "chats_changed" };

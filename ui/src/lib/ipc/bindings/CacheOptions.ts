@@ -2,4 +2,35 @@
 import type { KvType } from "./KvType";
 import type { PolicyName } from "./PolicyName";
 
-export type CacheOptions = { policy: PolicyName, budget: number | null, sinks: number, recent: number | null, chunk: number, evict_every: number, kv: KvType, };
+/**
+ * How a session's cache behaves.
+ */
+export type CacheOptions = { 
+/**
+ * What decides which entries stay.
+ */
+policy: PolicyName, 
+/**
+ * Entries per layer and KV head after eviction; `null` follows the free memory.
+ */
+budget: number | null, 
+/**
+ * First positions that are never evicted.
+ */
+sinks: number, 
+/**
+ * Last positions that are never evicted; `null` takes the policy's share of the budget.
+ */
+recent: number | null, 
+/**
+ * Tokens that pass through the layers at once during prefill.
+ */
+chunk: number, 
+/**
+ * Entries that decode appends before it evicts them at once.
+ */
+evict_every: number, 
+/**
+ * How entries are held.
+ */
+kv: KvType, };

@@ -2,4 +2,15 @@
 import type { ChatSummary } from "./ChatSummary";
 import type { StoredMessage } from "./StoredMessage";
 
-export type Chat = { summary: ChatSummary, messages: Array<StoredMessage>, };
+/**
+ * A whole chat.
+ */
+export type Chat = { 
+/**
+ * Its line in the list.
+ */
+summary: ChatSummary, 
+/**
+ * Oldest first.
+ */
+messages: Array<StoredMessage>, };

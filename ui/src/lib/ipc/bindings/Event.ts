@@ -8,4 +8,123 @@ import type { Span } from "./Span";
 import type { TurnStats } from "./TurnStats";
 import type { WorkerMemory } from "./WorkerMemory";
 
-export type Event = { "type": "hello", version: number, device: Device, } | { "type": "model_loading", fraction: number, } | { "type": "model_loaded", model: ModelInfo, } | { "type": "model_unloaded" } | { "type": "counted", counts: Array<number>, } | { "type": "accepted" } | { "type": "text", text: string, } | { "type": "layout", session: string, n_tokens: number, reused: number, spans: Array<Span>, } | { "type": "prefill", session: string, done: number, total: number, tok_s: number, remaining_s: number | null, } | { "type": "token", session: string, text: string, generated: number, tok_s: number, } | { "type": "cache", session: string, state: CacheState, kept: Array<KeptPatch>, } | { "type": "finished", session: string, reason: FinishReason, stats: TurnStats, } | { "type": "memory", memory: WorkerMemory, } | { "type": "failed", session: string | null, code: string, message: string, };
+/**
+ * What the worker reports.
+ */
+export type Event = { "type": "hello", 
+/**
+ * [`VERSION`] of the worker.
+ */
+version: number, 
+/**
+ * The device that models will be opened on.
+ */
+device: Device, } | { "type": "model_loading", 
+/**
+ * Share read so far, 0 to 1.
+ */
+fraction: number, } | { "type": "model_loaded", 
+/**
+ * What it is.
+ */
+model: ModelInfo, } | { "type": "model_unloaded" } | { "type": "counted", 
+/**
+ * Tokens of each text, in order.
+ */
+counts: Array<number>, } | { "type": "accepted" } | { "type": "text", 
+/**
+ * The text of the tokens asked for.
+ */
+text: string, } | { "type": "layout", 
+/**
+ * The conversation.
+ */
+session: string, 
+/**
+ * Tokens of the whole conversation.
+ */
+n_tokens: number, 
+/**
+ * Tokens whose entries were already there, so that they need no prefill.
+ */
+reused: number, 
+/**
+ * Neighbouring ranges that cover `0..n_tokens`.
+ */
+spans: Array<Span>, } | { "type": "prefill", 
+/**
+ * The conversation.
+ */
+session: string, 
+/**
+ * New tokens read.
+ */
+done: number, 
+/**
+ * New tokens in all.
+ */
+total: number, 
+/**
+ * Measured speed, tokens a second.
+ */
+tok_s: number, 
+/**
+ * Seconds left at that speed; `null` until it is known.
+ */
+remaining_s: number | null, } | { "type": "token", 
+/**
+ * The conversation.
+ */
+session: string, 
+/**
+ * Text to append.
+ */
+text: string, 
+/**
+ * Tokens of the answer so far.
+ */
+generated: number, 
+/**
+ * Measured speed, tokens a second.
+ */
+tok_s: number, } | { "type": "cache", 
+/**
+ * The conversation.
+ */
+session: string, 
+/**
+ * Counters.
+ */
+state: CacheState, 
+/**
+ * Kept fractions that changed, oldest position first.
+ */
+kept: Array<KeptPatch>, } | { "type": "finished", 
+/**
+ * The conversation.
+ */
+session: string, 
+/**
+ * Why it ended.
+ */
+reason: FinishReason, 
+/**
+ * What it took.
+ */
+stats: TurnStats, } | { "type": "memory", 
+/**
+ * The figures.
+ */
+memory: WorkerMemory, } | { "type": "failed", 
+/**
+ * The conversation, where there is one.
+ */
+session: string | null, 
+/**
+ * Stable, for the window to act on.
+ */
+code: string, 
+/**
+ * One sentence: what happened and what to do.
+ */
+message: string, };

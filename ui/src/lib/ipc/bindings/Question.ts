@@ -3,4 +3,31 @@ import type { Attachment } from "./Attachment";
 import type { CacheOptions } from "./CacheOptions";
 import type { Sampling } from "./Sampling";
 
-export type Question = { chat: string | null, text: string, documents: Array<Attachment>, cache: CacheOptions, sampling: Sampling, max_tokens: number, };
+/**
+ * A question, as the composer sends it.
+ */
+export type Question = { 
+/**
+ * The chat; `null` makes a new one.
+ */
+chat: string | null, 
+/**
+ * What is asked.
+ */
+text: string, 
+/**
+ * New documents, with the tokens of each as the chip showed them.
+ */
+documents: Array<Attachment>, 
+/**
+ * How the cache is to behave.
+ */
+cache: CacheOptions, 
+/**
+ * How tokens are chosen.
+ */
+sampling: Sampling, 
+/**
+ * The answer ends here at the latest.
+ */
+max_tokens: number, };

@@ -2,4 +2,19 @@
 import type { ChatSummary } from "./ChatSummary";
 import type { StoredMessage } from "./StoredMessage";
 
-export type Sent = { chat: ChatSummary, question: StoredMessage, answer: StoredMessage, };
+/**
+ * Where a sent question went.
+ */
+export type Sent = { 
+/**
+ * The chat, also when it was made just now.
+ */
+chat: ChatSummary, 
+/**
+ * The question as kept.
+ */
+question: StoredMessage, 
+/**
+ * The answer, still empty; the worker's tokens for this session belong to it.
+ */
+answer: StoredMessage, };

@@ -4,4 +4,43 @@ import type { FinishReason } from "./FinishReason";
 import type { Role } from "./Role";
 import type { TurnStats } from "./TurnStats";
 
-export type StoredMessage = { id: number, role: Role, text: string, documents: Array<DocumentInfo>, finish: FinishReason | null, stats: TurnStats | null, };
+/**
+ * A message as it is kept.
+ */
+export type StoredMessage = { 
+/**
+ * Unique over all chats.
+ */
+id: number, 
+/**
+ * Who speaks.
+ */
+role: Role, 
+/**
+ * Markdown.
+ */
+text: string, 
+/**
+ * Documents that came with it; their text stays in the shell.
+ */
+documents: Array<DocumentInfo>, 
+/**
+ * For an answer: whether it is being written, or waits to be.
+ */
+writing: boolean, 
+/**
+ * For an answer that is being written: `Event::Token`s up to this count of generated tokens are in `text`.
+ */
+generated: number, 
+/**
+ * For an answer: why it ended; `null` while it is written and when it was cut off.
+ */
+finish: FinishReason | null, 
+/**
+ * For an answer that failed or was cut off: one sentence that says so.
+ */
+problem: string | null, 
+/**
+ * For an answer: what it took.
+ */
+stats: TurnStats | null, };
