@@ -23,16 +23,16 @@ pub struct AppInfo {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum AppEvent {
-    /// From the worker: `layout`, `prefill`, `token`, `cache`, `finished`, `failed` or `memory`; what it says of
-    /// its model arrives as `status`. Events of one session that follow each other within a batch are joined:
-    /// the text of tokens and the kept patches one after the other, of everything else the newest.
+    /// From the worker.
     Worker {
-        /// The report.
+        /// One of `layout`, `prefill`, `token`, `cache`, `finished`, `failed`, `memory`; what the worker says of
+        /// its model arrives as `status`. Within a batch, what follows each other in one session is joined: the
+        /// text of tokens and the kept patches one after the other, of everything else the newest.
         event: Event,
     },
-    /// The state of the worker process and its model; also sent first on subscribing.
+    /// The state of the worker process and its model.
     Status {
-        /// The state.
+        /// Also sent first on subscribing.
         status: Status,
     },
     /// A new reading of the memory gauge.

@@ -1,0 +1,79 @@
+//! A worker for the tests of the shell: a real process on real pipes that follows a script, so that crashes,
+//! wrong versions and broken pipes can be had when they are wanted. Its manners are those of the file name it
+//! was started under (the tests copy it): `healthy`, `dies-on-send`, `dies-on-load`, `dies-at-once`, `babbles`,
+//! `old-version`.
+
+use std::io::{self, Write};
+
+use engine::protocol::{
+    Command, Device, Event, FinishReason, ModelInfo, Report, Request, TurnStats, VERSION, read_frame, write_frame,
+};
+
+fn main() -> io::Result<()> {
+    let exe = std::env::current_exe()?;
+    let manners = exe.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
+    if manners == "dies-at-once" {
+        std::process::exit(3);
+    }
+    let (mut from, mut to) = (io::stdin().lock(), io::stdout().lock());
+    let device = Device { kind: "cpu".into(), name: "a scripted CPU".into() };
+    while let Some(Command { id, request }) = read_frame::<Command>(&mut from)? {
+        let mut say = |re: Option<u64>, event: Event| write_frame(&mut to, &Report { re, event });
+        match request {
+            Request::Hello => {
+                let version = if manners == "old-version" { VERSION + 1 } else { VERSION };
+                say(Some(id), Event::Hello { version, device: device.clone() })?;
+            }
+            Request::Load { .. } if manners == "dies-on-load" => std::process::abort(),
+            Request::Load { path } if !path.exists() => {
+                let message = "There is no such file".into();
+                say(Some(id), Event::Failed { session: None, code: "no_file".into(), message })?;
+            }
+            Request::Load { path } => {
+                say(None, Event::ModelLoading { fraction: 0.5 })?;
+                let model = ModelInfo {
+                    name: "Scripted".into(),
+                    path,
+                    architecture: "llama".into(),
+                    quantization: "Q4_1".into(),
+                    parameters: 1,
+                    weight_bytes: 1,
+                    context: 2048,
+                    layers: 1,
+                    kv_heads: 1,
+                    kv_bytes_per_token: 4,
+                    device: device.clone(),
+                };
+                say(Some(id), Event::ModelLoaded { model })?;
+            }
+            Request::Unload => say(Some(id), Event::ModelUnloaded)?,
+            Request::Count { texts } => {
+                let counts = texts.iter().map(|text| text.split_whitespace().count() as u32).collect();
+                say(Some(id), Event::Counted { counts })?;
+            }
+            Request::Send { session, messages, .. } => {
+                say(Some(id), Event::Accepted)?;
+                if manners == "babbles" {
+                    io::stdout().write_all(b"thread 'main' panicked at engine/src/model.rs\n")?;
+                    io::stdout().flush()?;
+                    std::thread::sleep(std::time::Duration::from_secs(60));
+                }
+                let answer = format!("{} messages, the last: {}", messages.len(), messages[messages.len() - 1].text);
+                for (n, word) in (1..).zip(answer.split_inclusive(' ')) {
+                    say(None, Event::Token { session: session.clone(), text: word.into(), generated: n, tok_s: 50.0 })?;
+                    if manners == "dies-on-send" && n == 2 {
+                        // Long enough for the shell to read and store what has been said.
+                        std::thread::sleep(std::time::Duration::from_millis(300));
+                        std::process::abort();
+                    }
+                }
+                let stats = TurnStats { generated: 4, ..TurnStats::default() };
+                say(None, Event::Finished { session, reason: FinishReason::Eos, stats })?;
+            }
+            Request::TextAt { .. } => say(Some(id), Event::Text { text: "some text".into() })?,
+            Request::SetBudget { .. } | Request::Stop { .. } | Request::Close { .. } => say(Some(id), Event::Accepted)?,
+            Request::Shutdown => break,
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,328 @@
+//! Answers that are being written: from the question to the last token, each kept in the database as it grows.
+//!
+//! The worker's events pass through here on their way to the window, so that what the window shows and what is
+//! stored never differ by more than a moment.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use engine::protocol::{Event, FinishReason, Request, SessionId, TurnStats, WorkerMemory};
+use tokio::sync::{Mutex, mpsc, watch};
+use tokio::time::{Instant, sleep_until};
+
+use crate::api::{AppEvent, Chat, Question, Sent, Status};
+use crate::chats::{self, Ending, Store};
+use crate::error::Problem;
+use crate::events::Outbox;
+use crate::worker::{Notice, Worker, answer};
+
+#[cfg(test)]
+mod tests;
+
+/// The longest that streamed text waits to be stored.
+const STORE_WITHIN: Duration = Duration::from_millis(100);
+
+/// Sends questions and takes in what the worker says. Clones share it.
+#[derive(Clone)]
+pub struct Answers {
+    store: Store,
+    outbox: Outbox,
+    worker: Worker,
+    memory: Arc<watch::Sender<WorkerMemory>>,
+    /// Held while an event is taken in, so that whoever reads sees text and count agree.
+    running: Arc<Mutex<HashMap<SessionId, Running>>>,
+    /// Whether the window knows that text cannot be stored.
+    complained: Arc<AtomicBool>,
+}
+
+/// An answer that is being written.
+struct Running {
+    answer: i64,
+    /// Whether the worker has the question; until then it waits for a model to be ready.
+    sent: bool,
+    unsaved: String,
+    generated: u32,
+}
+
+impl Answers {
+    /// Takes in `notices` until the worker's supervisor ends.
+    pub fn start(store: Store, outbox: Outbox, worker: Worker, notices: mpsc::UnboundedReceiver<Notice>) -> Self {
+        let memory = Arc::new(watch::channel(WorkerMemory::default()).0);
+        let answers = Self { store, outbox, worker, memory, running: Arc::default(), complained: Arc::default() };
+        tokio::spawn(answers.clone().take_in(notices));
+        answers
+    }
+
+    /// What the worker last said of its memory.
+    pub fn memory(&self) -> WorkerMemory {
+        self.memory.borrow().clone()
+    }
+
+    /// Stores a question and sends it as soon as a model is ready.
+    ///
+    /// # Errors
+    /// When there is nothing to send, no model to send it to, or the chat is still being answered.
+    pub async fn send(&self, question: Question) -> Result<Sent, Problem> {
+        let Question { chat, text, documents, cache, sampling, max_tokens } = question;
+        if text.trim().is_empty() {
+            return Err(Problem::EmptyQuestion);
+        }
+        match self.worker.status() {
+            Status::Idle => return Err(Problem::NoModel),
+            Status::Failed { .. } => return Err(Problem::WorkerDown),
+            _ => {}
+        }
+        let mut running = self.running.lock().await;
+        if chat.as_ref().is_some_and(|chat| running.contains_key(chat)) {
+            return Err(Problem::Busy);
+        }
+        let (summary, question, answer) = self.store.run(move |db| chats::ask(db, chat, &text, &documents)).await?;
+        let session = summary.id.clone();
+        running
+            .insert(session.clone(), Running { answer: answer.id, sent: false, unsaved: String::new(), generated: 0 });
+        drop(running);
+        self.outbox.push(AppEvent::ChatsChanged);
+
+        let deliverer = self.clone();
+        let id = answer.id;
+        tokio::spawn(async move {
+            let request = |messages| Request::Send { session: session.clone(), messages, cache, sampling, max_tokens };
+            if let Err(problem) = deliverer.deliver(&session, id, request).await {
+                deliverer.fail(&session, id, problem.code(), &problem.to_string()).await;
+            }
+        });
+        Ok(Sent { chat: summary, question, answer })
+    }
+
+    /// Waits for the model and gives the question to it.
+    async fn deliver(
+        &self,
+        session: &str,
+        id: i64,
+        request: impl FnOnce(Vec<engine::protocol::Message>) -> Request,
+    ) -> Result<(), Problem> {
+        match self.worker.settled().await {
+            Status::Ready { .. } => {}
+            Status::Failed { .. } => return Err(Problem::WorkerDown),
+            _ => return Err(Problem::NoModel),
+        }
+        let chat = session.to_owned();
+        let messages = self.store.run(move |db| chats::messages_before(db, &chat, id)).await?;
+        let reply = {
+            let mut running = self.running.lock().await;
+            match running.get_mut(session) {
+                // Under the lock: a stop that comes now reaches the worker after the question.
+                Some(entry) if entry.answer == id => {
+                    entry.sent = true;
+                    self.worker.submit(request(messages))
+                }
+                _ => return Ok(()),
+            }
+        };
+        answer(reply).await.map(drop)
+    }
+
+    /// Ends an answer within one token.
+    ///
+    /// # Errors
+    /// When it cannot be stored.
+    pub async fn stop(&self, chat: &str) -> Result<(), Problem> {
+        let mut running = self.running.lock().await;
+        match running.get(chat) {
+            // Its end comes as an event. A worker that died meanwhile has ended it in another way.
+            Some(entry) if entry.sent => drop(self.worker.submit(Request::Stop { session: chat.to_owned() })),
+            Some(_) => {
+                if let Some(entry) = running.remove(chat) {
+                    let (reason, stats) = (FinishReason::Stopped, TurnStats::default());
+                    self.end(entry, Ending::Finished(reason, stats.clone())).await?;
+                    self.tell(Event::Finished { session: chat.to_owned(), reason, stats });
+                }
+            }
+            None => {}
+        }
+        Ok(())
+    }
+
+    /// Ends every answer, before its model goes.
+    ///
+    /// # Errors
+    /// When one cannot be stored.
+    pub async fn stop_all(&self) -> Result<(), Problem> {
+        let chats: Vec<_> = self.running.lock().await.keys().cloned().collect();
+        for chat in chats {
+            self.stop(&chat).await?;
+        }
+        Ok(())
+    }
+
+    /// A chat as it stands. What the window has been told before belongs to it, what it is told later does not.
+    ///
+    /// # Errors
+    /// When it is gone or cannot be read.
+    pub async fn open(&self, id: String) -> Result<Chat, Problem> {
+        let mut running = self.running.lock().await;
+        self.outbox.flush();
+        self.save(&mut running).await?;
+        let now = running.get(&id).map(|entry| (entry.answer, entry.generated));
+        let mut chat = self.store.run(move |db| chats::chat(db, &id)).await?;
+        if let Some((answer, generated)) = now
+            && let Some(message) = chat.messages.iter_mut().find(|message| message.id == answer)
+        {
+            message.writing = true;
+            message.generated = generated;
+        }
+        Ok(chat)
+    }
+
+    /// Deletes a chat, and stops what is being written in it.
+    ///
+    /// # Errors
+    /// When the database cannot be written to.
+    pub async fn delete(&self, id: String) -> Result<(), Problem> {
+        // Taken out first, so that its last tokens find no answer to go to.
+        let entry = self.running.lock().await.remove(&id);
+        if entry.is_some_and(|entry| entry.sent) {
+            drop(self.worker.submit(Request::Stop { session: id.clone() }));
+        }
+        drop(self.worker.submit(Request::Close { session: id.clone() }));
+        self.store.run(move |db| chats::delete(db, &id)).await?;
+        self.outbox.push(AppEvent::ChatsChanged);
+        Ok(())
+    }
+
+    /// Stores what has been streamed so far; the last thing before the program ends.
+    pub async fn save_all(&self) {
+        let mut running = self.running.lock().await;
+        let _ = self.save(&mut running).await;
+    }
+
+    async fn take_in(self, mut notices: mpsc::UnboundedReceiver<Notice>) {
+        let mut save_at: Option<Instant> = None;
+        loop {
+            let due = async {
+                match save_at {
+                    Some(at) => sleep_until(at).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                notice = notices.recv() => match notice {
+                    Some(Notice::Event(event)) => {
+                        if matches!(event, Event::Token { .. }) {
+                            save_at = save_at.or_else(|| Some(Instant::now() + STORE_WITHIN));
+                        }
+                        self.take(event).await;
+                    }
+                    Some(Notice::Status(status)) => {
+                        if !matches!(status, Status::Ready { .. }) {
+                            self.memory.send_replace(WorkerMemory::default());
+                        }
+                        self.outbox.push(AppEvent::Status { status });
+                    }
+                    Some(Notice::Lost(sessions)) => self.cut_off(sessions).await,
+                    None => return,
+                },
+                () = due => {
+                    save_at = None;
+                    let mut running = self.running.lock().await;
+                    if let Err(problem) = self.save(&mut running).await {
+                        self.complain(&problem);
+                    }
+                }
+            }
+        }
+    }
+
+    async fn take(&self, event: Event) {
+        match &event {
+            Event::Token { session, text, generated, .. } => {
+                let mut running = self.running.lock().await;
+                let Some(entry) = running.get_mut(session) else { return };
+                entry.unsaved.push_str(text);
+                entry.generated = *generated;
+                self.tell(event);
+            }
+            Event::Finished { session, reason, stats } => {
+                let mut running = self.running.lock().await;
+                let Some(entry) = running.remove(session) else { return };
+                if let Err(problem) = self.end(entry, Ending::Finished(*reason, stats.clone())).await {
+                    self.complain(&problem);
+                }
+                self.tell(event);
+            }
+            Event::Failed { session: Some(session), code, message } => {
+                let Some(answer) = self.running.lock().await.get(session).map(|entry| entry.answer) else { return };
+                self.fail(session, answer, code, message).await;
+            }
+            Event::Memory { memory } => {
+                self.memory.send_replace(memory.clone());
+                self.tell(event);
+            }
+            Event::Layout { .. } | Event::Prefill { .. } | Event::Cache { .. } | Event::Failed { .. } => {
+                self.tell(event)
+            }
+            // The window hears of these as the status, or as the answer to what it asked.
+            Event::Hello { .. }
+            | Event::ModelLoading { .. }
+            | Event::ModelLoaded { .. }
+            | Event::ModelUnloaded
+            | Event::Counted { .. }
+            | Event::Accepted
+            | Event::Text { .. } => {}
+        }
+    }
+
+    async fn cut_off(&self, sessions: Vec<SessionId>) {
+        const MESSAGE: &str = "The engine stopped while it wrote this answer; ask again to have it written anew";
+        for session in sessions {
+            let answer = self.running.lock().await.get(&session).filter(|entry| entry.sent).map(|entry| entry.answer);
+            if let Some(answer) = answer {
+                self.fail(&session, answer, Problem::WorkerLost.code(), MESSAGE).await;
+            }
+        }
+    }
+
+    /// Marks an answer as broken and says so, unless it has ended already.
+    async fn fail(&self, session: &str, answer: i64, code: &str, message: &str) {
+        let mut running = self.running.lock().await;
+        if running.get(session).is_none_or(|entry| entry.answer != answer) {
+            return;
+        }
+        if let Some(entry) = running.remove(session)
+            && let Err(problem) = self.end(entry, Ending::Broken(message.to_owned())).await
+        {
+            self.complain(&problem);
+        }
+        let session = Some(session.to_owned());
+        self.tell(Event::Failed { session, code: code.to_owned(), message: message.to_owned() });
+    }
+
+    async fn end(&self, entry: Running, ending: Ending) -> Result<(), Problem> {
+        self.store.run(move |db| chats::end(db, entry.answer, &entry.unsaved, &ending)).await?;
+        self.outbox.push(AppEvent::ChatsChanged);
+        Ok(())
+    }
+
+    async fn save(&self, running: &mut HashMap<SessionId, Running>) -> Result<(), Problem> {
+        for entry in running.values_mut().filter(|entry| !entry.unsaved.is_empty()) {
+            let (answer, text) = (entry.answer, entry.unsaved.clone());
+            self.store.run(move |db| chats::append(db, answer, &text)).await?;
+            entry.unsaved.clear();
+            self.complained.store(false, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    /// A disk that is full must not be silent: the text on the screen is not kept. Once is enough, though.
+    fn complain(&self, problem: &Problem) {
+        if !self.complained.swap(true, Ordering::Relaxed) {
+            self.tell(Event::Failed { session: None, code: problem.code().to_owned(), message: problem.to_string() });
+        }
+    }
+
+    fn tell(&self, event: Event) {
+        self.outbox.push(AppEvent::Worker { event });
+    }
+}

@@ -1,0 +1,173 @@
+use std::sync::Mutex as Plain;
+
+use engine::protocol::{CacheOptions, Document, Sampling};
+use tokio::time::{sleep, timeout};
+
+use super::*;
+use crate::api::Attachment;
+use crate::worker::tests::Scripted;
+
+/// The shell without its window: real database, real process, and what the window would hear.
+struct Desk {
+    scripted: Scripted,
+    store: Store,
+    worker: Worker,
+    answers: Answers,
+    heard: Arc<Plain<Vec<AppEvent>>>,
+}
+
+impl Desk {
+    fn new(manners: &str) -> Self {
+        let scripted = Scripted::new(&[manners]);
+        let store = Store::open(&scripted.folder.path().join("chats.db")).unwrap();
+        let outbox = Outbox::new();
+        let heard = Arc::new(Plain::new(Vec::new()));
+        let into = Arc::clone(&heard);
+        outbox.subscribe(Box::new(move |batch| {
+            into.lock().unwrap().extend(batch);
+            true
+        }));
+        let log = scripted.folder.path().join("worker.log");
+        let (worker, notices) = Worker::start(scripted.find(), Some(scripted.model()), log);
+        let answers = Answers::start(store.clone(), outbox, worker.clone(), notices);
+        Self { scripted, store, worker, answers, heard }
+    }
+
+    /// Waits until the window has heard of an end, and returns the chat as it is then opened.
+    async fn ended(&self, chat: &str) -> Chat {
+        soon(async || self.heard.lock().unwrap().iter().any(is_end)).await;
+        self.heard.lock().unwrap().clear();
+        self.answers.open(chat.to_owned()).await.unwrap()
+    }
+}
+
+async fn soon(mut holds: impl AsyncFnMut() -> bool) {
+    timeout(Duration::from_secs(20), async {
+        while !holds().await {
+            sleep(Duration::from_millis(5)).await;
+        }
+    })
+    .await
+    .expect("within 20 seconds");
+}
+
+fn is_end(event: &AppEvent) -> bool {
+    matches!(event, AppEvent::Worker { event: Event::Finished { .. } | Event::Failed { .. } })
+}
+
+fn question(chat: Option<&str>, text: &str) -> Question {
+    Question {
+        chat: chat.map(str::to_owned),
+        text: text.to_owned(),
+        documents: vec![],
+        cache: CacheOptions::default(),
+        sampling: Sampling::default(),
+        max_tokens: 64,
+    }
+}
+
+#[tokio::test]
+async fn a_question_is_answered_and_kept_and_the_next_one_sends_the_whole_chat() {
+    let desk = Desk::new("healthy");
+    let document = Document { name: "a.txt".into(), pages: vec!["text".into()] };
+    let first = Question { documents: vec![Attachment { document, tokens: 1 }], ..question(None, "What is it?") };
+    // At once: the model need not be ready for a question to be taken.
+    let sent = desk.answers.send(first).await.unwrap();
+    assert!(sent.answer.writing && sent.answer.text.is_empty());
+    assert_eq!(sent.chat.title, "What is it?");
+
+    let chat = desk.ended(&sent.chat.id).await;
+    assert_eq!(chat.messages[1].text, "1 messages, the last: What is it?");
+    assert_eq!(chat.messages[1].finish, Some(FinishReason::Eos));
+    assert!(chat.messages[1].stats.is_some() && !chat.messages[1].writing);
+
+    desk.answers.send(question(Some(&sent.chat.id), "And then?")).await.unwrap();
+    let chat = desk.ended(&sent.chat.id).await;
+    assert_eq!(chat.messages[3].text, "3 messages, the last: And then?");
+}
+
+#[tokio::test]
+async fn when_the_worker_dies_the_text_so_far_is_kept_and_the_chat_goes_on() {
+    let desk = Desk::new("dies-on-send");
+    let sent = desk.answers.send(question(None, "Tell me everything")).await.unwrap();
+    let chat = desk.ended(&sent.chat.id).await;
+    let answer = &chat.messages[1];
+    assert_eq!(answer.text, "1 messages, ");
+    assert!(answer.finish.is_none() && !answer.writing);
+    assert!(answer.problem.as_ref().unwrap().contains("ask again"), "{answer:?}");
+
+    let again = desk.answers.send(question(Some(&sent.chat.id), "Again")).await.unwrap();
+    assert_eq!(again.chat.id, sent.chat.id);
+    let chat = desk.ended(&sent.chat.id).await;
+    assert_eq!(chat.messages[3].text, "3 messages, ", "the restarted worker has the model and the whole chat");
+}
+
+#[tokio::test]
+async fn streamed_text_is_in_the_file_before_the_answer_ends() {
+    let desk = Desk::new("dies-on-send");
+    let sent = desk.answers.send(question(None, "Tell me everything")).await.unwrap();
+    // As another program would see it if this one were killed now: the worker lingers after its second word.
+    let path = desk.scripted.folder.path().join("chats.db");
+    soon(async || {
+        let id = sent.chat.id.clone();
+        let chat = Store::open(&path).unwrap().run(move |db| chats::chat(db, &id)).await.unwrap();
+        let answer = &chat.messages[1];
+        assert!(answer.finish.is_none() && answer.problem.is_none(), "it ended with {answer:?}");
+        answer.text == "1 messages, "
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_chat_opened_while_it_is_answered_says_which_tokens_it_holds() {
+    let desk = Desk::new("dies-on-send");
+    let sent = desk.answers.send(question(None, "Tell me everything")).await.unwrap();
+    soon(async || {
+        let chat = desk.answers.open(sent.chat.id.clone()).await.unwrap();
+        let answer = &chat.messages[1];
+        assert!(answer.writing, "it ended with {answer:?}");
+        let tokens = if answer.text.is_empty() { 0 } else { answer.text.split_inclusive(' ').count() };
+        assert_eq!(tokens, answer.generated as usize, "{answer:?}");
+        tokens == 2
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_question_that_cannot_be_answered_leaves_nothing_behind() {
+    let desk = Desk::new("healthy");
+    desk.worker.settled().await;
+    assert_eq!(desk.answers.send(question(None, " \n")).await.unwrap_err().code(), "empty_question");
+    desk.worker.ask(Request::Unload).await.unwrap();
+    assert_eq!(desk.answers.send(question(None, "Anyone?")).await.unwrap_err().code(), "no_model");
+    assert!(desk.store.run(|db| chats::chats(db)).await.unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn a_second_question_waits_for_the_first_and_one_that_waits_for_the_model_can_be_stopped() {
+    let desk = Desk::new("dies-on-load");
+    let sent = desk.answers.send(question(None, "First")).await.unwrap();
+    let second = desk.answers.send(question(Some(&sent.chat.id), "Second")).await;
+    assert_eq!(second.unwrap_err().code(), "busy");
+    desk.answers.stop(&sent.chat.id).await.unwrap();
+    let chat = desk.ended(&sent.chat.id).await;
+    assert_eq!((chat.messages[1].finish, chat.messages[1].text.as_str()), (Some(FinishReason::Stopped), ""));
+}
+
+#[tokio::test]
+async fn a_question_for_a_model_that_never_opens_ends_with_the_reason() {
+    let desk = Desk::new("dies-on-load");
+    let sent = desk.answers.send(question(None, "Anyone?")).await.unwrap();
+    let chat = desk.ended(&sent.chat.id).await;
+    let problem = chat.messages[1].problem.as_ref().unwrap();
+    assert!(problem.contains("not running"), "{problem}");
+}
+
+#[tokio::test]
+async fn a_deleted_chat_is_gone_even_while_it_is_answered() {
+    let desk = Desk::new("dies-on-send");
+    let sent = desk.answers.send(question(None, "Tell me everything")).await.unwrap();
+    desk.answers.delete(sent.chat.id.clone()).await.unwrap();
+    assert_eq!(desk.answers.open(sent.chat.id).await.unwrap_err().code(), "no_such_chat");
+    assert!(desk.store.run(|db| chats::chats(db)).await.unwrap().is_empty());
+}

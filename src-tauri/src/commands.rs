@@ -1,0 +1,171 @@
+//! What the window can ask for. Thin: each command hands over to the part of the shell that does it.
+
+use std::path::PathBuf;
+
+use engine::protocol::{Event, Request};
+use tauri::ipc::{Channel, Response};
+use tauri::{AppHandle, State, Url};
+use tauri_plugin_dialog::DialogExt;
+use tokio::sync::oneshot;
+
+use crate::api::{ApiError, AppEvent, AppInfo, Chat, ChatSummary, ModelEntry, PickedFile, Question, Sent};
+use crate::chats;
+use crate::error::Problem;
+use crate::files;
+use crate::shell::Shell;
+
+type Result<T> = std::result::Result<T, ApiError>;
+
+/// Sends the window's events through `channel` from now on.
+#[tauri::command]
+pub async fn subscribe(shell: State<'_, Shell>, channel: Channel<Vec<AppEvent>>) -> Result<()> {
+    shell.outbox.subscribe(Box::new(move |batch| channel.send(batch).is_ok()));
+    Ok(())
+}
+
+/// The program itself.
+#[tauri::command]
+pub async fn app_info(shell: State<'_, Shell>) -> Result<AppInfo> {
+    Ok(AppInfo {
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        data_folder: shell.places.data.to_string_lossy().into_owned(),
+        worker_log: shell.places.worker_log().to_string_lossy().into_owned(),
+    })
+}
+
+/// Models of the catalogue and of the person's own.
+#[tauri::command]
+pub async fn models(shell: State<'_, Shell>) -> Result<Vec<ModelEntry>> {
+    Ok(shell.models.list().await?)
+}
+
+/// Opens a model file in place of the open one; answers are stopped.
+#[tauri::command]
+pub async fn load_model(shell: State<'_, Shell>, path: PathBuf) -> Result<()> {
+    Ok(shell.load_model(path).await?)
+}
+
+/// Gives the model's memory back; answers are stopped.
+#[tauri::command]
+pub async fn eject_model(shell: State<'_, Shell>) -> Result<()> {
+    shell.answers.stop_all().await?;
+    shell.worker.ask(Request::Unload).await?;
+    Ok(())
+}
+
+/// Starts to download a model of the catalogue; how it goes arrives as events.
+#[tauri::command]
+pub async fn fetch_model(shell: State<'_, Shell>, id: String) -> Result<()> {
+    Ok(shell.models.fetch(&id)?)
+}
+
+/// Stops a download.
+#[tauri::command]
+pub async fn cancel_fetch(shell: State<'_, Shell>, id: String) -> Result<()> {
+    shell.models.cancel(&id);
+    Ok(())
+}
+
+/// Tokens of each text, by the open model's tokenizer.
+#[tauri::command]
+pub async fn count_tokens(shell: State<'_, Shell>, texts: Vec<String>) -> Result<Vec<u32>> {
+    match shell.worker.ask(Request::Count { texts }).await? {
+        Event::Counted { counts } => Ok(counts),
+        _ => Err(Problem::WorkerAnswer.into()),
+    }
+}
+
+/// The chat list, the last used first.
+#[tauri::command]
+pub async fn chats(shell: State<'_, Shell>) -> Result<Vec<ChatSummary>> {
+    Ok(shell.store.run(|db| chats::chats(db)).await?)
+}
+
+/// A whole chat.
+#[tauri::command]
+pub async fn open_chat(shell: State<'_, Shell>, id: String) -> Result<Chat> {
+    Ok(shell.answers.open(id).await?)
+}
+
+/// Gives a chat another title.
+#[tauri::command]
+pub async fn rename_chat(shell: State<'_, Shell>, id: String, title: String) -> Result<()> {
+    shell.store.run(move |db| chats::rename(db, &id, &title)).await?;
+    shell.outbox.push(AppEvent::ChatsChanged);
+    Ok(())
+}
+
+/// Deletes a chat.
+#[tauri::command]
+pub async fn delete_chat(shell: State<'_, Shell>, id: String) -> Result<()> {
+    Ok(shell.answers.delete(id).await?)
+}
+
+/// Stores a question and has it answered; the answer arrives as events.
+#[tauri::command]
+pub async fn send(shell: State<'_, Shell>, question: Question) -> Result<Sent> {
+    Ok(shell.answers.send(question).await?)
+}
+
+/// Ends a chat's answer.
+#[tauri::command]
+pub async fn stop(shell: State<'_, Shell>, chat: String) -> Result<()> {
+    Ok(shell.answers.stop(&chat).await?)
+}
+
+/// Changes a chat's budget, also while it is being answered; `None` follows the free memory.
+#[tauri::command]
+pub async fn set_budget(shell: State<'_, Shell>, chat: String, budget: Option<u32>) -> Result<()> {
+    shell.worker.ask(Request::SetBudget { session: chat, budget }).await?;
+    Ok(())
+}
+
+/// The text of some positions of a chat.
+#[tauri::command]
+pub async fn text_at(shell: State<'_, Shell>, chat: String, start: u32, end: u32) -> Result<String> {
+    match shell.worker.ask(Request::TextAt { session: chat, start, end }).await? {
+        Event::Text { text } => Ok(text),
+        _ => Err(Problem::WorkerAnswer.into()),
+    }
+}
+
+/// Lets the person choose documents and models in the system's dialog; none when they think better of it.
+#[tauri::command]
+pub async fn pick_files(app: AppHandle) -> Result<Vec<PickedFile>> {
+    let (chosen, choice) = oneshot::channel();
+    let mut dialog = app.dialog().file().set_title("Attach documents or open a model");
+    for (name, extensions) in files::KINDS {
+        dialog = dialog.add_filter(name, extensions);
+    }
+    dialog.pick_files(move |paths| drop(chosen.send(paths)));
+    let mut picked = Vec::new();
+    for path in choice.await.ok().flatten().unwrap_or_default() {
+        if let Ok(path) = path.into_path() {
+            picked.push(files::stat(&path).await?);
+        }
+    }
+    Ok(picked)
+}
+
+/// Name and size of a dropped file.
+#[tauri::command]
+pub async fn stat_file(path: PathBuf) -> Result<PickedFile> {
+    Ok(files::stat(&path).await?)
+}
+
+/// The bytes of a document.
+#[tauri::command]
+pub async fn read_file(path: PathBuf) -> Result<Response> {
+    Ok(Response::new(files::read(&path).await?))
+}
+
+/// Opens a web page in the person's browser.
+#[tauri::command]
+pub async fn open_link(url: String) -> Result<()> {
+    let url = Url::parse(&url).map_err(|_| Problem::LinkKind)?;
+    if !matches!(url.scheme(), "http" | "https") {
+        return Err(Problem::LinkKind.into());
+    }
+    tauri_plugin_opener::open_url(url, None::<&str>).map_err(|error| Problem::Browser(error.to_string()))?;
+    Ok(())
+}

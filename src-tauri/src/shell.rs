@@ -1,0 +1,132 @@
+//! The parts of the shell, put together.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use engine::protocol::Request;
+use tokio::time::{MissedTickBehavior, interval};
+
+use crate::answers::Answers;
+use crate::api::{AppEvent, Status};
+use crate::chats::{self, Store};
+use crate::error::Problem;
+use crate::events::Outbox;
+use crate::gauge::Meter;
+use crate::models::{self, Models};
+use crate::worker::{Worker, program};
+
+/// The setting that names the model to open on start.
+const LAST_MODEL: &str = "last_model";
+
+/// Everything that commands need.
+pub struct Shell {
+    /// Folders.
+    pub places: Places,
+    /// Chats and settings.
+    pub store: Store,
+    /// To the window.
+    pub outbox: Outbox,
+    /// The engine.
+    pub worker: Worker,
+    /// Questions and answers.
+    pub answers: Answers,
+    /// Catalogue, own files and downloads.
+    pub models: Models,
+}
+
+/// Where things are on this machine.
+#[derive(Debug, Clone)]
+pub struct Places {
+    /// Chats, settings, models.
+    pub data: PathBuf,
+    /// Log files.
+    pub logs: PathBuf,
+    /// Where our own executable is, and the worker beside it.
+    pub programs: PathBuf,
+}
+
+impl Places {
+    /// What the worker writes to its error output.
+    pub fn worker_log(&self) -> PathBuf {
+        self.logs.join("worker.log")
+    }
+}
+
+impl Shell {
+    /// Opens the database, starts the worker with the last used model or the starter model, and the gauge.
+    /// Must be called inside the async runtime.
+    ///
+    /// # Errors
+    /// When folders or database cannot be used. A missing worker is not among them: the chats are there without it.
+    pub async fn start(places: Places) -> Result<Self, Problem> {
+        for folder in [&places.data, &places.logs] {
+            std::fs::create_dir_all(folder).map_err(|error| Problem::Folder { path: folder.clone(), error })?;
+        }
+        let store = Store::open(&places.data.join("chats.db"))?;
+        let outbox = Outbox::new();
+        let models = Models::new(store.clone(), outbox.clone());
+        let last = store.run(|db| chats::setting(db, LAST_MODEL)).await?.map(PathBuf::from);
+        let model = last.filter(|path| path.is_file()).or_else(models::starter);
+        let folder = places.programs.clone();
+        let find = Arc::new(move || program::candidates(&folder));
+        let (worker, notices) = Worker::start(find, model, places.worker_log());
+        outbox.push(AppEvent::Status { status: Status::Starting });
+        let answers = Answers::start(store.clone(), outbox.clone(), worker.clone(), notices);
+        tokio::spawn(measure(worker.clone(), answers.clone(), outbox.clone()));
+        Ok(Self { places, store, outbox, worker, answers, models })
+    }
+
+    /// Opens a model and remembers it.
+    ///
+    /// # Errors
+    /// Why the worker could not open it.
+    pub async fn load_model(&self, path: PathBuf) -> Result<(), Problem> {
+        self.answers.stop_all().await?;
+        self.worker.ask(Request::Load { path: path.clone() }).await?;
+        let own = !models::in_catalogue(&path);
+        self.store
+            .run(move |db| {
+                let path = path.to_string_lossy();
+                if own {
+                    chats::remember_model(db, &path)?;
+                }
+                chats::set_setting(db, LAST_MODEL, &path)
+            })
+            .await
+    }
+
+    /// Stores what is not stored yet and ends the worker.
+    pub async fn close(&self) {
+        self.answers.save_all().await;
+        self.worker.quit().await;
+    }
+}
+
+/// A reading each second, for as long as the program runs.
+async fn measure(worker: Worker, answers: Answers, outbox: Outbox) {
+    let mut meter = Meter::new();
+    let mut second = interval(Duration::from_secs(1));
+    second.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut last = None;
+    loop {
+        second.tick().await;
+        let (seen, memory) = (worker.seen(), answers.memory());
+        // A driver may take its time to answer, and the meter comes back with the reading.
+        let reading = tokio::task::spawn_blocking(move || {
+            let gauge = meter.read(&seen, &memory);
+            (meter, gauge)
+        });
+        let Ok((returned, gauge)) = reading.await else { return };
+        meter = returned;
+        if last.as_ref() != Some(&gauge) {
+            outbox.push(AppEvent::Gauge { gauge: gauge.clone() });
+            last = Some(gauge);
+        }
+    }
+}
+
+/// The folder of our own executable.
+pub fn own_folder() -> PathBuf {
+    std::env::current_exe().ok().and_then(|exe| exe.parent().map(Path::to_owned)).unwrap_or_default()
+}

@@ -1,0 +1,108 @@
+//! The Tauri application and its one window.
+
+use std::path::PathBuf;
+
+use tauri::webview::{NewWindowResponse, WebviewWindowBuilder};
+use tauri::{App, Manager, RunEvent, Url};
+use tauri_plugin_dialog::{DialogExt, MessageDialogKind};
+
+use crate::commands;
+use crate::error::Problem;
+use crate::shell::{Places, Shell, own_folder};
+
+/// Holds chats, settings and logs in place of the system's folders.
+const DATA_VARIABLE: &str = "CISTERN_DATA";
+
+/// Shows the window until it is closed.
+///
+/// # Errors
+/// When the system offers no window.
+pub fn run() -> tauri::Result<()> {
+    let app = tauri::Builder::default()
+        .plugin(tauri_plugin_dialog::init())
+        .invoke_handler(tauri::generate_handler![
+            commands::subscribe,
+            commands::app_info,
+            commands::models,
+            commands::load_model,
+            commands::eject_model,
+            commands::fetch_model,
+            commands::cancel_fetch,
+            commands::count_tokens,
+            commands::chats,
+            commands::open_chat,
+            commands::rename_chat,
+            commands::delete_chat,
+            commands::send,
+            commands::stop,
+            commands::set_budget,
+            commands::text_at,
+            commands::pick_files,
+            commands::stat_file,
+            commands::read_file,
+            commands::open_link,
+        ])
+        .setup(|app| Ok(set_up(app)?))
+        .build(tauri::generate_context!())?;
+    app.run(|app, event| {
+        // The process ends without running destructors: the worker must be told.
+        if let RunEvent::Exit = event
+            && let Some(shell) = app.try_state::<Shell>()
+        {
+            tauri::async_runtime::block_on(shell.close());
+        }
+    });
+    Ok(())
+}
+
+fn set_up(app: &mut App) -> tauri::Result<()> {
+    let places = places(app)?;
+    match tauri::async_runtime::block_on(Shell::start(places)) {
+        Ok(shell) => {
+            app.manage(shell);
+            open_window(app)
+        }
+        Err(problem) => {
+            refuse(app, &problem);
+            Ok(())
+        }
+    }
+}
+
+fn places(app: &App) -> tauri::Result<Places> {
+    let programs = own_folder();
+    Ok(match std::env::var_os(DATA_VARIABLE).filter(|value| !value.is_empty()).map(PathBuf::from) {
+        Some(data) => Places { logs: data.join("logs"), data, programs },
+        None => Places { data: app.path().app_data_dir()?, logs: app.path().app_log_dir()?, programs },
+    })
+}
+
+fn open_window(app: &App) -> tauri::Result<()> {
+    let Some(config) = app.config().app.windows.first() else { return Ok(()) };
+    let dev = app.config().build.dev_url.clone().filter(|_| tauri::is_dev());
+    WebviewWindowBuilder::from_config(app, config)?
+        // Model output is shown in this page: whatever it contains, the window never leaves our own page.
+        .on_navigation(move |url| is_ours(url, dev.as_ref()))
+        .on_new_window(|_, _| NewWindowResponse::Deny)
+        .build()?;
+    Ok(())
+}
+
+fn is_ours(url: &Url, dev: Option<&Url>) -> bool {
+    // Windows and Android serve the page from a host name in place of the scheme.
+    url.scheme() == "tauri"
+        || url.as_str() == "about:blank"
+        || url.host_str() == Some("tauri.localhost")
+        || dev.is_some_and(|dev| dev.origin() == url.origin())
+}
+
+/// Without a place for chats there is nothing to show but the reason.
+fn refuse(app: &App, problem: &Problem) {
+    eprintln!("{problem}.");
+    let handle = app.handle().clone();
+    app.dialog()
+        .message(problem.to_string())
+        .title("Cistern could not start")
+        .kind(MessageDialogKind::Error)
+        .show(move |_| handle.exit(1));
+}

@@ -1,0 +1,214 @@
+use std::time::Duration;
+
+use tokio::time::timeout;
+
+use super::*;
+
+/// The scripted worker under a name that tells its manners, in a folder to keep.
+pub(crate) struct Scripted {
+    pub folder: tempfile::TempDir,
+    programs: Vec<PathBuf>,
+}
+
+impl Scripted {
+    pub fn new(manners: &[&str]) -> Self {
+        let examples = std::env::current_exe().unwrap().ancestors().nth(2).unwrap().join("examples");
+        let program = examples.join(format!("scripted_worker{}", std::env::consts::EXE_SUFFIX));
+        // Linked and not copied: a file that is still open for writing somewhere cannot be started.
+        let folder = tempfile::tempdir_in(&examples).unwrap();
+        let programs = manners
+            .iter()
+            .map(|name| {
+                let path = folder.path().join(format!("{name}{}", std::env::consts::EXE_SUFFIX));
+                fs::hard_link(&program, &path).unwrap();
+                path
+            })
+            .collect();
+        Self { folder, programs }
+    }
+
+    pub fn find(&self) -> Programs {
+        let programs = self.programs.clone();
+        Arc::new(move || Ok(programs.clone()))
+    }
+
+    /// A file that passes for a model.
+    pub fn model(&self) -> PathBuf {
+        let path = self.folder.path().join("model.gguf");
+        fs::write(&path, "GGUF").unwrap();
+        path
+    }
+
+    fn start(&self, model: Option<PathBuf>) -> (Worker, mpsc::UnboundedReceiver<Notice>) {
+        Worker::start(self.find(), model, self.folder.path().join("worker.log"))
+    }
+}
+
+async fn soon<T>(what: impl Future<Output = T>) -> T {
+    timeout(Duration::from_secs(20), what).await.expect("within 20 seconds")
+}
+
+/// Every state up to and including the first that `until` accepts.
+async fn states(notices: &mut mpsc::UnboundedReceiver<Notice>, until: impl Fn(&Status) -> bool) -> Vec<Status> {
+    let mut states = Vec::new();
+    soon(async {
+        while let Some(notice) = notices.recv().await {
+            if let Notice::Status(status) = notice {
+                let done = until(&status);
+                states.push(status);
+                if done {
+                    return;
+                }
+            }
+        }
+        panic!("the worker is gone after {states:?}");
+    })
+    .await;
+    states
+}
+
+fn names(states: &[Status]) -> Vec<&'static str> {
+    states
+        .iter()
+        .map(|status| match status {
+            Status::Starting => "starting",
+            Status::Idle => "idle",
+            Status::Loading { .. } => "loading",
+            Status::Ready { .. } => "ready",
+            Status::Restarting { .. } => "restarting",
+            Status::Failed { .. } => "failed",
+        })
+        .collect()
+}
+
+fn is_ready(status: &Status) -> bool {
+    matches!(status, Status::Ready { .. })
+}
+
+fn is_failed(status: &Status) -> bool {
+    matches!(status, Status::Failed { .. })
+}
+
+#[tokio::test]
+async fn a_killed_worker_is_back_with_its_model_within_a_second() {
+    let scripted = Scripted::new(&["healthy"]);
+    let (worker, mut notices) = scripted.start(Some(scripted.model()));
+    states(&mut notices, is_ready).await;
+    let before = worker.seen().pid.unwrap();
+
+    let killed = Instant::now();
+    let kill = std::process::Command::new("kill").args(["-9", &before.to_string()]).status().unwrap();
+    assert!(kill.success());
+    let after = states(&mut notices, is_ready).await;
+    assert!(killed.elapsed() < Duration::from_secs(1), "{:?}", killed.elapsed());
+    assert_eq!(names(&after), ["restarting", "loading", "loading", "ready"]);
+    let Status::Restarting { message } = &after[0] else { panic!("{after:?}") };
+    assert!(message.contains("want of memory"), "{message}");
+    assert_ne!(worker.seen().pid.unwrap(), before);
+    let counted = soon(worker.ask(Request::Count { texts: vec!["two words".into()] })).await.unwrap();
+    assert_eq!(counted, Event::Counted { counts: vec![2] });
+}
+
+#[tokio::test]
+async fn a_worker_that_dies_again_and_again_is_given_up_until_a_model_is_chosen() {
+    let scripted = Scripted::new(&["dies-on-load"]);
+    let (worker, mut notices) = scripted.start(Some(scripted.model()));
+    let seen = states(&mut notices, is_failed).await;
+    assert_eq!(names(&seen), ["loading", "restarting", "loading", "restarting", "loading", "failed"]);
+    let Some(Status::Failed { code, message }) = seen.last() else { panic!("{seen:?}") };
+    assert_eq!(code, "worker_crash_loop");
+    assert!(message.contains("choose a model to try again"), "{message}");
+    let refused = soon(worker.ask(Request::Count { texts: vec![] })).await.unwrap_err();
+    assert_eq!(refused.code(), "worker_down");
+
+    // The way out: whoever chooses a model gets a new try, here one that ends the same way.
+    let retried = soon(worker.ask(Request::Load { path: scripted.model() })).await.unwrap_err();
+    assert_eq!(retried.code(), "worker_crash_loop");
+}
+
+#[tokio::test]
+async fn after_giving_up_another_model_starts_the_worker_again() {
+    let scripted = Scripted::new(&["healthy"]);
+    let missing = Arc::new(std::sync::atomic::AtomicBool::new(true));
+    let (find, is_missing) = (scripted.find(), Arc::clone(&missing));
+    let find: Programs = Arc::new(move || match is_missing.load(std::sync::atomic::Ordering::Relaxed) {
+        true => Err(Problem::WorkerMissing("cistern".into())),
+        false => find(),
+    });
+    let (worker, mut notices) = Worker::start(find, None, scripted.folder.path().join("worker.log"));
+    let seen = states(&mut notices, is_failed).await;
+    let [Status::Failed { code, .. }] = &seen[..] else { panic!("{seen:?}") };
+    assert_eq!(code, "worker_missing");
+
+    missing.store(false, std::sync::atomic::Ordering::Relaxed);
+    let loaded = soon(worker.ask(Request::Load { path: scripted.model() })).await.unwrap();
+    assert!(matches!(loaded, Event::ModelLoaded { .. }), "{loaded:?}");
+    assert!(is_ready(&worker.status()));
+}
+
+#[tokio::test]
+async fn what_is_not_a_message_ends_the_worker_and_not_the_shell() {
+    let scripted = Scripted::new(&["babbles"]);
+    let (worker, mut notices) = scripted.start(Some(scripted.model()));
+    states(&mut notices, is_ready).await;
+    let _ = worker.submit(send("a"));
+    let seen = states(&mut notices, is_ready).await;
+    let Status::Restarting { message } = &seen[0] else { panic!("{seen:?}") };
+    assert!(message.contains("could not be understood"), "{message}");
+}
+
+#[tokio::test]
+async fn a_worker_of_another_version_is_refused_in_one_sentence() {
+    let scripted = Scripted::new(&["old-version"]);
+    let (_worker, mut notices) = scripted.start(None);
+    let seen = states(&mut notices, is_failed).await;
+    let [Status::Failed { code, message }] = &seen[..] else { panic!("{seen:?}") };
+    assert_eq!(code, "worker_version");
+    assert!(message.contains("install both from the same release"), "{message}");
+}
+
+#[tokio::test]
+async fn where_the_first_choice_does_not_even_start_the_second_is_used() {
+    let scripted = Scripted::new(&["dies-at-once", "healthy"]);
+    let (_worker, mut notices) = scripted.start(Some(scripted.model()));
+    let seen = states(&mut notices, is_ready).await;
+    assert_eq!(names(&seen), ["loading", "loading", "ready"], "no word of the one that did not start");
+}
+
+#[tokio::test]
+async fn a_model_that_cannot_be_opened_says_why_to_whoever_asked() {
+    let scripted = Scripted::new(&["healthy"]);
+    let gone = scripted.folder.path().join("gone.gguf");
+    let (worker, mut notices) = scripted.start(Some(gone.clone()));
+    // Nobody asked for the one that is opened on start: the status has to tell.
+    let seen = states(&mut notices, is_failed).await;
+    assert!(matches!(seen.last(), Some(Status::Failed { code, .. }) if code == "no_file"), "{seen:?}");
+    let problem = soon(worker.ask(Request::Load { path: gone })).await.unwrap_err();
+    assert_eq!((problem.code(), problem.to_string().as_str()), ("no_file", "There is no such file"));
+    assert_eq!(worker.status(), Status::Idle);
+}
+
+#[tokio::test]
+async fn the_worker_ends_with_the_shell() {
+    let scripted = Scripted::new(&["healthy"]);
+    let (worker, mut notices) = scripted.start(Some(scripted.model()));
+    states(&mut notices, is_ready).await;
+    let pid = worker.seen().pid.unwrap();
+    soon(worker.quit()).await;
+    let alive = std::process::Command::new("kill").args(["-0", &pid.to_string()]).output().unwrap();
+    assert!(!alive.status.success(), "process {pid} is still there");
+}
+
+pub(crate) fn send(session: &str) -> Request {
+    Request::Send {
+        session: session.to_owned(),
+        messages: vec![engine::protocol::Message {
+            role: engine::protocol::Role::User,
+            text: "Hello".to_owned(),
+            documents: vec![],
+        }],
+        cache: engine::protocol::CacheOptions::default(),
+        sampling: engine::protocol::Sampling::default(),
+        max_tokens: 16,
+    }
+}
