@@ -2,4 +2,15 @@
 //!
 //! Knows nothing of Tauri, windows, SQL or the network.
 
+pub mod attention;
+pub mod cache;
+pub mod context;
+pub mod device;
+pub mod error;
+pub mod gguf;
+pub mod model;
+pub mod prompt;
 pub mod protocol;
+pub mod sampler;
+pub mod session;
+pub mod tokenizer;

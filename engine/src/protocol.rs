@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 pub const VERSION: u32 = 1;
 
 /// No honest frame is larger: a document of 200,000 tokens is about 1 MB of JSON.
-const MAX_FRAME: usize = 256 << 20;
+pub const MAX_FRAME: usize = 256 << 20;
 
 /// A conversation, as the shell names it.
 pub type SessionId = String;
@@ -39,8 +39,6 @@ pub enum Request {
     Load {
         /// The file.
         path: PathBuf,
-        /// Worker threads; `None` takes the number of physical cores.
-        threads: Option<usize>,
     },
     /// Drops the model and every session. Answered by [`Event::ModelUnloaded`].
     Unload,
@@ -342,7 +340,15 @@ pub struct CacheOptions {
 
 impl Default for CacheOptions {
     fn default() -> Self {
-        Self { policy: PolicyName::H2o, budget: None, sinks: 4, recent: None, chunk: 512, evict_every: 64, kv: KvType::F16 }
+        Self {
+            policy: PolicyName::H2o,
+            budget: None,
+            sinks: 4,
+            recent: None,
+            chunk: 512,
+            evict_every: 64,
+            kv: KvType::F16,
+        }
     }
 }
 

@@ -1,0 +1,376 @@
+//! The CPU kernel. Entries are read where they lie (f16 or f32), sums are f32, GQA is never expanded.
+//!
+//! Softmax takes two passes, because a column sum needs a row's final normaliser. Rows are processed in
+//! blocks, so that the scores of a block stay under [`BLOCK_BYTES`] whatever the prompt's length.
+
+use gemm::Parallelism;
+use half::f16;
+use half::slice::HalfFloatSliceExt;
+use rayon::prelude::*;
+
+/// Cap on the attention scores that one task holds, in bytes.
+const BLOCK_BYTES: usize = 4 << 20;
+
+/// Most queries of a block.
+const BLOCK_QUERIES: usize = 64;
+
+/// Up to here, queries are so few that dot products beat a GEMM.
+const FEW_QUERIES: usize = 4;
+
+/// Entries that are widened to f32 at once; they stay in the L1 cache.
+const WIDEN: usize = 32;
+
+/// The keys or values of one layer, `[kv_heads, capacity, head_dim]`.
+#[derive(Debug, Clone, Copy)]
+pub enum Rows<'a> {
+    /// Half precision.
+    F16(&'a [f16]),
+    /// Single precision.
+    F32(&'a [f32]),
+}
+
+impl Rows<'_> {
+    fn widen(&self, start: usize, out: &mut [f32]) {
+        match self {
+            Self::F16(rows) => rows[start..start + out.len()].convert_to_f32_slice(out),
+            Self::F32(rows) => out.copy_from_slice(&rows[start..start + out.len()]),
+        }
+    }
+}
+
+/// One layer's entries.
+#[derive(Debug, Clone, Copy)]
+pub struct Entries<'a> {
+    /// Keys, rotated.
+    pub k: Rows<'a>,
+    /// Values.
+    pub v: Rows<'a>,
+    /// Slots that the buffers hold for each KV head.
+    pub capacity: usize,
+    /// Slots in use.
+    pub len: usize,
+    /// Width of a head.
+    pub head_dim: usize,
+    /// Position of every used slot of every KV head, ascending.
+    pub positions: &'a [Vec<u32>],
+}
+
+impl Entries<'_> {
+    /// Slots that a query at `position` sees: those whose position is not after its own.
+    fn visible(&self, kv_head: usize, position: u32) -> usize {
+        self.positions[kv_head].partition_point(|&p| p <= position)
+    }
+}
+
+/// Attends with `q` `[heads, n, head_dim]`, whose queries stand at `first`, `first + 1`, …; writes
+/// `out` `[n, heads * head_dim]` and adds each entry's column sum to `scores[kv_head][slot]`.
+pub fn attend(q: &[f32], n: usize, first: u32, entries: &Entries, out: &mut [f32], scores: &mut [Vec<f32>]) {
+    let group = q.len() / (n * entries.head_dim) / scores.len();
+    if n <= FEW_QUERIES {
+        few_queries(q, n, first, entries, group, out, scores);
+    } else {
+        many_queries(q, n, first, entries, group, out, scores);
+    }
+}
+
+/// Decode: one task a KV head; its entries are widened once for all query heads of the group.
+fn few_queries(
+    q: &[f32],
+    n: usize,
+    first: u32,
+    entries: &Entries,
+    group: usize,
+    out: &mut [f32],
+    scores: &mut [Vec<f32>],
+) {
+    let d = entries.head_dim;
+    let scale = 1.0 / (d as f32).sqrt();
+    let width = group * d * scores.len();
+    let attended: Vec<Vec<f32>> = scores
+        .par_iter_mut()
+        .enumerate()
+        .map(|(head, scores)| {
+            let base = head * entries.capacity * d;
+            // Queries of the group, [group * n, d]: they lie one after another in q.
+            let q = &q[head * group * n * d..(head + 1) * group * n * d];
+            let visible: Vec<usize> = (0..n).map(|t| entries.visible(head, first + t as u32)).collect();
+            let len = visible[n - 1];
+            let mut p = vec![0f32; group * n * len];
+            let mut wide = vec![0f32; WIDEN * d];
+            for start in (0..len).step_by(WIDEN) {
+                let rows = WIDEN.min(len - start);
+                entries.k.widen(base + start * d, &mut wide[..rows * d]);
+                for (q, p) in q.chunks_exact(d).zip(p.chunks_exact_mut(len)) {
+                    for (k, p) in wide[..rows * d].chunks_exact(d).zip(&mut p[start..]) {
+                        *p = dot(q, k) * scale;
+                    }
+                }
+            }
+            for (row, p) in p.chunks_exact_mut(len).enumerate() {
+                softmax(p, visible[row % n]);
+                add_scaled(&mut scores[..len], p, 1.0 / group as f32);
+            }
+            let mut o = vec![0f32; group * n * d];
+            for start in (0..len).step_by(WIDEN) {
+                let rows = WIDEN.min(len - start);
+                entries.v.widen(base + start * d, &mut wide[..rows * d]);
+                for (o, p) in o.chunks_exact_mut(d).zip(p.chunks_exact(len)) {
+                    for (v, &p) in wide[..rows * d].chunks_exact(d).zip(&p[start..]) {
+                        add_scaled(o, v, p);
+                    }
+                }
+            }
+            o
+        })
+        .collect();
+    for (head, attended) in attended.iter().enumerate() {
+        for (row, o) in attended.chunks_exact(d).enumerate() {
+            let (g, t) = (row / n, row % n);
+            let at = t * width + (head * group + g) * d;
+            out[at..at + d].copy_from_slice(o);
+        }
+    }
+}
+
+/// Prefill: a head's entries are widened once, then each task takes a block of queries of one query head.
+fn many_queries(
+    q: &[f32],
+    n: usize,
+    first: u32,
+    entries: &Entries,
+    group: usize,
+    out: &mut [f32],
+    scores: &mut [Vec<f32>],
+) {
+    let (d, len) = (entries.head_dim, entries.len);
+    let scale = 1.0 / (d as f32).sqrt();
+    let width = group * d * scores.len();
+    let block = (BLOCK_BYTES / (len * size_of::<f32>())).clamp(1, BLOCK_QUERIES);
+    let blocks = n.div_ceil(block);
+    let (mut k, mut v) = (vec![0f32; len * d], vec![0f32; len * d]);
+    let out = Columns(out.as_mut_ptr());
+    for (head, scores) in scores.iter_mut().enumerate() {
+        let base = head * entries.capacity * d;
+        for (wide, rows) in [(&mut k, entries.k), (&mut v, entries.v)] {
+            wide.par_chunks_mut(256 * d).enumerate().for_each(|(i, wide)| rows.widen(base + i * 256 * d, wide));
+        }
+        let sums = (0..group * blocks)
+            .into_par_iter()
+            .fold(
+                || (vec![0f32; len], Vec::new()),
+                |(mut sums, mut p), task| {
+                    let (g, t) = (task / blocks, task % blocks * block);
+                    let rows = block.min(n - t);
+                    let seen = entries.visible(head, first + (t + rows - 1) as u32);
+                    p.resize(rows * seen, 0f32);
+                    let q = &q[((head * group + g) * n + t) * d..][..rows * d];
+                    // SAFETY: q is rows × d, k holds at least seen × d, p is rows × seen.
+                    unsafe {
+                        gemm_f32(rows, seen, d, p.as_mut_ptr(), seen, q.as_ptr(), (1, d), k.as_ptr(), (d, 1), scale);
+                    }
+                    for (i, p) in p.chunks_exact_mut(seen).enumerate() {
+                        softmax(p, entries.visible(head, first + (t + i) as u32));
+                        add_scaled(&mut sums[..seen], p, 1.0);
+                    }
+                    let out = &out;
+                    // SAFETY: p is rows × seen, v holds at least seen × d; this task alone writes the columns of
+                    // its query head in its rows of out.
+                    unsafe {
+                        let out = out.0.add(t * width + (head * group + g) * d);
+                        gemm_f32(rows, d, seen, out, width, p.as_ptr(), (1, seen), v.as_ptr(), (1, d), 1.0);
+                    }
+                    (sums, p)
+                },
+            )
+            .map(|(sums, _)| sums)
+            .reduce_with(|mut a, b| {
+                add_scaled(&mut a, &b, 1.0);
+                a
+            });
+        if let Some(sums) = sums {
+            add_scaled(&mut scores[..len], &sums, 1.0 / group as f32);
+        }
+    }
+}
+
+/// `dst[m, n] = alpha · lhs[m, k] rhs[k, n]`; strides are (column, row).
+///
+/// # Safety
+/// The pointers must be valid for these sizes and strides, and `dst` written by nobody else.
+#[allow(clippy::too_many_arguments)]
+unsafe fn gemm_f32(
+    m: usize,
+    n: usize,
+    k: usize,
+    dst: *mut f32,
+    dst_row: usize,
+    lhs: *const f32,
+    (lhs_col, lhs_row): (usize, usize),
+    rhs: *const f32,
+    (rhs_col, rhs_row): (usize, usize),
+    alpha: f32,
+) {
+    // SAFETY: as the caller promises.
+    unsafe {
+        gemm::gemm(
+            m,
+            n,
+            k,
+            dst,
+            1,
+            dst_row as isize,
+            false,
+            lhs,
+            lhs_col as isize,
+            lhs_row as isize,
+            rhs,
+            rhs_col as isize,
+            rhs_row as isize,
+            0.0,
+            alpha,
+            false,
+            false,
+            false,
+            Parallelism::None,
+        );
+    }
+}
+
+/// Softmax of the first `visible` numbers; the rest become 0.
+fn softmax(row: &mut [f32], visible: usize) {
+    let (seen, unseen) = row.split_at_mut(visible);
+    unseen.fill(0.0);
+    let max = seen.iter().fold(f32::NEG_INFINITY, |max, &x| max.max(x));
+    seen.iter_mut().for_each(|x| *x = exp(*x - max));
+    let scale = 1.0 / lanes(seen.chunks_exact(8), seen.chunks_exact(8).remainder());
+    seen.iter_mut().for_each(|x| *x *= scale);
+}
+
+/// A sum in eight lanes, which the compiler turns into vector code.
+fn lanes<'a>(chunks: impl Iterator<Item = &'a [f32]>, rest: &[f32]) -> f32 {
+    let mut sums = [0f32; 8];
+    for chunk in chunks {
+        for (sum, x) in sums.iter_mut().zip(chunk) {
+            *sum += x;
+        }
+    }
+    sums.iter().sum::<f32>() + rest.iter().sum::<f32>()
+}
+
+/// `eˣ` for x ≤ 0 to about 1e-7 relative: the bits of 2ⁿ times a polynomial on the rest (Cephes `expf`).
+/// Without branches or calls, so that a loop over it becomes vector code.
+#[inline(always)]
+fn exp(x: f32) -> f32 {
+    // Adding 1.5 · 2²³ rounds to an integer and leaves it in the low bits.
+    const ROUND: f32 = 12_582_912.0;
+    let x = x.max(-87.0);
+    let shifted = x.mul_add(std::f32::consts::LOG2_E, ROUND);
+    let n = shifted - ROUND;
+    let r = n.mul_add(-0.693_359_4, x);
+    let r = n.mul_add(2.121_944_4e-4, r);
+    let p = 1.987_569_1e-4_f32;
+    let p = p.mul_add(r, 1.398_199_9e-3);
+    let p = p.mul_add(r, 8.333_452e-3);
+    let p = p.mul_add(r, 4.166_579_6e-2);
+    let p = p.mul_add(r, 1.666_666_5e-1);
+    let p = p.mul_add(r, 5e-1);
+    let p = p.mul_add(r * r, r) + 1.0;
+    p * f32::from_bits((shifted.to_bits() << 23).wrapping_add(1f32.to_bits()))
+}
+
+/// In sixteen lanes; see [`lanes`].
+#[inline]
+fn dot(a: &[f32], b: &[f32]) -> f32 {
+    let mut sums = [0f32; 16];
+    let (a_chunks, b_chunks) = (a.chunks_exact(16), b.chunks_exact(16));
+    let rest: f32 = a_chunks.remainder().iter().zip(b_chunks.remainder()).map(|(a, b)| a * b).sum();
+    for (a, b) in a_chunks.zip(b_chunks) {
+        for i in 0..16 {
+            sums[i] = a[i].mul_add(b[i], sums[i]);
+        }
+    }
+    sums.iter().sum::<f32>() + rest
+}
+
+#[inline]
+fn add_scaled(to: &mut [f32], x: &[f32], by: f32) {
+    for (to, x) in to.iter_mut().zip(x) {
+        *to = x.mul_add(by, *to);
+    }
+}
+
+/// Lets tasks write disjoint parts of one matrix.
+struct Columns(*mut f32);
+// SAFETY: every task writes the columns and rows of its own query head and block only.
+unsafe impl Sync for Columns {}
+
+#[cfg(test)]
+mod tests {
+    use candle_core::{Device, Tensor};
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn exp_is_exact_to_a_few_ulps() {
+        for i in 0..8_700 {
+            let x = -(i as f32) / 100.0;
+            assert!((exp(x) - x.exp()).abs() <= 3e-7 * x.exp(), "exp({x})");
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(48))]
+
+        /// The kernel equals candle's operations: output and column sums, for both paths and both types.
+        #[test]
+        fn kernel_equals_the_operations(
+            kv_heads in 1usize..4, group in 1usize..4, old in 0usize..300, n in 1usize..90, f16s: bool, seed: u64,
+        ) {
+            let (d, capacity) = (16, old + n + 5);
+            let mut state = seed | 1;
+            let mut random = |count: usize| -> Vec<f32> {
+                (0..count).map(|_| {
+                    state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                    (state >> 40) as f32 / (1u64 << 23) as f32 - 1.0
+                }).collect()
+            };
+            let q = random(kv_heads * group * n * d);
+            let (k, v) = (random(kv_heads * capacity * d), random(kv_heads * capacity * d));
+            let (k16, v16): (Vec<f16>, Vec<f16>) = (
+                k.iter().map(|&x| f16::from_f32(x)).collect(), v.iter().map(|&x| f16::from_f32(x)).collect(),
+            );
+            // Old entries with gaps between them, then the chunk's own.
+            let first = old as u32 * 3;
+            let positions: Vec<Vec<u32>> = (0..kv_heads)
+                .map(|h| (0..old as u32).map(|i| i * 3 + h as u32 % 2).chain(first..first + n as u32).collect())
+                .collect();
+            let entries = Entries {
+                k: if f16s { Rows::F16(&k16) } else { Rows::F32(&k) },
+                v: if f16s { Rows::F16(&v16) } else { Rows::F32(&v) },
+                capacity, len: old + n, head_dim: d, positions: &positions,
+            };
+            let mut out = vec![0f32; q.len()];
+            let mut scores = vec![vec![0f32; old + n]; kv_heads];
+            attend(&q, n, first, &entries, &mut out, &mut scores);
+
+            let cpu = &Device::Cpu;
+            let shape = (kv_heads, capacity, d);
+            let tensor = |wide: &[f32], half: &[f16]| match f16s {
+                true => Tensor::from_slice(half, shape, cpu).unwrap(),
+                false => Tensor::from_slice(wide, shape, cpu).unwrap(),
+            };
+            let q = Tensor::from_slice(&q, (kv_heads * group, n, d), cpu).unwrap();
+            let (want, sums) =
+                super::super::ops::attend(&q, &tensor(&k, &k16), &tensor(&v, &v16), old + n, first, &positions).unwrap();
+            let want: Vec<f32> = want.flatten_all().unwrap().to_vec1().unwrap();
+            let sums: Vec<Vec<f32>> = sums.to_vec2().unwrap();
+            for (a, b) in out.iter().zip(&want) {
+                prop_assert!((a - b).abs() < 1e-5, "output {a} is not {b}");
+            }
+            for (a, b) in scores.iter().flatten().zip(sums.iter().flatten()) {
+                prop_assert!((a - b).abs() < 1e-4, "column sum {a} is not {b}");
+            }
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! Which device computes, and how much of its memory is free.
+
+use candle_core::Device;
+
+use crate::protocol;
+
+/// The best device that this build can use and that answers; `Device::cuda_if_available` would test the
+/// build alone.
+pub fn pick() -> Device {
+    #[cfg(feature = "cuda")]
+    if let Ok(device) = Device::new_cuda(0) {
+        return device;
+    }
+    #[cfg(feature = "metal")]
+    if let Ok(device) = Device::new_metal(0) {
+        return device;
+    }
+    Device::Cpu
+}
+
+/// For people and for the protocol.
+pub fn describe(device: &Device) -> protocol::Device {
+    let (kind, name) = match device {
+        Device::Cpu => ("cpu", format!("CPU, {} threads", rayon::current_num_threads())),
+        Device::Cuda(_) => ("cuda", "NVIDIA GPU".to_owned()),
+        Device::Metal(_) => ("metal", "Apple GPU".to_owned()),
+    };
+    protocol::Device { kind: kind.into(), name }
+}
+
+/// Free bytes on the device, other programs counted; `None` where they cannot be read.
+pub fn free_memory(device: &Device) -> Option<u64> {
+    match device {
+        #[cfg(feature = "cuda")]
+        Device::Cuda(_) => {
+            let (free, _total) = candle_core::cuda_backend::cudarc::driver::result::mem_get_info().ok()?;
+            Some(free as u64)
+        }
+        _ => {
+            let mut system = sysinfo::System::new().ok()?;
+            system.refresh_memory();
+            Some(system.available_memory()).filter(|&bytes| bytes > 0)
+        }
+    }
+}
+
+/// Resident bytes of this process; `None` where they cannot be read.
+pub fn resident_memory() -> Option<u64> {
+    let pid = sysinfo::get_current_pid().ok()?;
+    let mut system = sysinfo::System::new().ok()?;
+    system.refresh_processes_specifics(
+        sysinfo::ProcessesToUpdate::Some(&[pid]),
+        false,
+        sysinfo::ProcessRefreshKind::nothing().with_memory(),
+    );
+    system.process(pid).map(sysinfo::Process::memory)
+}
+
+/// Uses `threads` threads for all computation from here on, `None` as many as there are physical cores.
+/// Only the first call of a process counts, so it belongs at its start.
+pub fn set_threads(threads: Option<usize>) {
+    let threads = threads.unwrap_or_else(num_cpus::get_physical).max(1);
+    // SAFETY: called at the start of `main`, before any other thread exists.
+    unsafe {
+        // candle's own pools read these, once.
+        std::env::set_var("CANDLE_NUM_THREADS", threads.to_string());
+        std::env::set_var("RAYON_NUM_THREADS", threads.to_string());
+    }
+}

@@ -1,0 +1,127 @@
+//! Opening a GGUF file: its metadata, and its tensors one at a time.
+
+use std::fs::File;
+use std::io::BufReader;
+use std::path::{Path, PathBuf};
+
+use candle_core::Device;
+use candle_core::quantized::gguf_file::{Content, Value};
+use candle_core::quantized::{GgmlDType, QTensor};
+
+use crate::error::{Error, Result};
+
+/// An open file whose header has been read and checked against the file's size.
+pub struct Gguf {
+    path: PathBuf,
+    file: BufReader<File>,
+    content: Content,
+}
+
+impl Gguf {
+    /// Reads the header of the file at `path`.
+    ///
+    /// # Errors
+    /// [`Error::Read`], [`Error::NotGguf`], or [`Error::Quantization`] where the header names a type that
+    /// candle does not have.
+    pub fn open(path: &Path) -> Result<Self> {
+        let read = |source| Error::Read { path: path.to_owned(), source };
+        let file = File::open(path).map_err(read)?;
+        let size = file.metadata().map_err(read)?.len();
+        let mut file = BufReader::new(file);
+        let content = Content::read(&mut file).map_err(|error| refusal(path, &error))?;
+        for (name, info) in &content.tensor_infos {
+            let elements = info.shape.dims().iter().try_fold(1usize, |n, &d| n.checked_mul(d));
+            let end = elements
+                .and_then(|n| (n / info.ggml_dtype.block_size()).checked_mul(info.ggml_dtype.type_size()))
+                .and_then(|bytes| info.offset.checked_add(bytes as u64))
+                .and_then(|end| end.checked_add(content.tensor_data_offset));
+            if end.is_none_or(|end| end > size) {
+                let reason = format!("{name} reaches past the end of the file");
+                return Err(Error::NotGguf { path: path.to_owned(), reason });
+            }
+        }
+        Ok(Self { path: path.to_owned(), file, content })
+    }
+
+    /// Where the file is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// All of its metadata.
+    pub fn metadata(&self) -> &std::collections::HashMap<String, Value> {
+        &self.content.metadata
+    }
+
+    /// Whether there is a tensor of this name.
+    pub fn has(&self, name: &str) -> bool {
+        self.content.tensor_infos.contains_key(name)
+    }
+
+    /// Elements of all tensors.
+    pub fn parameters(&self) -> u64 {
+        self.content.tensor_infos.values().map(|info| info.shape.elem_count() as u64).sum()
+    }
+
+    /// The type that holds most of the weights.
+    pub fn quantization(&self) -> GgmlDType {
+        let mut elements: Vec<(GgmlDType, usize)> = Vec::new();
+        for info in self.content.tensor_infos.values() {
+            match elements.iter_mut().find(|(dtype, _)| *dtype == info.ggml_dtype) {
+                Some((_, n)) => *n += info.shape.elem_count(),
+                None => elements.push((info.ggml_dtype, info.shape.elem_count())),
+            }
+        }
+        elements.into_iter().max_by_key(|&(_, n)| n).map_or(GgmlDType::F32, |(dtype, _)| dtype)
+    }
+
+    /// Reads one tensor onto `device`. Its shape must be `shape` (rows first).
+    ///
+    /// # Errors
+    /// [`Error::NotGguf`] where it is missing or of another shape.
+    pub fn tensor(&mut self, name: &str, shape: &[usize], device: &Device) -> Result<QTensor> {
+        let not_gguf = |reason| Error::NotGguf { path: self.path.clone(), reason };
+        let Some(info) = self.content.tensor_infos.get(name) else {
+            return Err(not_gguf(format!("{name} is missing")));
+        };
+        if info.shape.dims() != shape {
+            return Err(not_gguf(format!("{name} has the shape {:?} where {shape:?} is right", info.shape.dims())));
+        }
+        Ok(self.content.tensor(&mut self.file, name, device)?)
+    }
+
+    /// A number of the metadata.
+    ///
+    /// # Errors
+    /// [`Error::NotGguf`] where it is missing or not a number that fits.
+    pub fn u32(&self, key: &str) -> Result<u32> {
+        self.opt_u32(key)
+            .ok_or_else(|| Error::NotGguf { path: self.path.clone(), reason: format!("the metadata lacks {key}") })
+    }
+
+    /// A number of the metadata, where it is there.
+    pub fn opt_u32(&self, key: &str) -> Option<u32> {
+        let value = self.content.metadata.get(key)?;
+        value.to_u64().ok().and_then(|n| u32::try_from(n).ok()).or_else(|| value.to_i32().ok()?.try_into().ok())
+    }
+
+    /// A fraction of the metadata, where it is there.
+    pub fn opt_f32(&self, key: &str) -> Option<f32> {
+        self.content.metadata.get(key)?.to_f32().ok()
+    }
+
+    /// A text of the metadata, where it is there.
+    pub fn opt_str(&self, key: &str) -> Option<&str> {
+        self.content.metadata.get(key)?.to_string().ok().map(String::as_str)
+    }
+}
+
+/// candle names an unknown type only in its message.
+fn refusal(path: &Path, error: &candle_core::Error) -> Error {
+    let text = error.to_string();
+    let text = text.lines().next().unwrap_or_default();
+    match text.split_once("unknown dtype for tensor ") {
+        Some((_, dtype)) => Error::Quantization { tensor: "a tensor".into(), dtype: dtype.into() },
+        None => Error::NotGguf { path: path.to_owned(), reason: text.into() },
+    }
+}
