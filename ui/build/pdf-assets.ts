@@ -16,11 +16,16 @@ export function pdfAssets(): Plugin {
     configureServer(server) {
       server.middlewares.use('/pdfjs/', (request, response, next) => {
         const [folder = '', file = ''] = (request.url ?? '').replace(/^\//, '').split('/');
-        if (!FOLDERS.includes(folder)) return next();
+        if (!FOLDERS.includes(folder)) {
+          next();
+          return;
+        }
         const type = file.endsWith('.wasm') ? 'application/wasm' : 'application/octet-stream';
         response.setHeader('Content-Type', file.endsWith('.js') ? 'text/javascript' : type);
         createReadStream(path.join(ROOT, folder, path.basename(file)))
-          .on('error', () => next())
+          .on('error', () => {
+            next();
+          })
           .pipe(response);
       });
     },

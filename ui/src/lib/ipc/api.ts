@@ -11,10 +11,7 @@ import type {
 } from './types';
 
 /** What is being dragged over the window. */
-export type DragEvent =
-  | { type: 'over' }
-  | { type: 'leave' }
-  | { type: 'drop'; paths: string[] };
+export type DragEvent = { type: 'over' } | { type: 'leave' } | { type: 'drop'; paths: string[] };
 
 /**
  * Everything the window asks of the shell. Calls that fail throw an {@link ApiError}.

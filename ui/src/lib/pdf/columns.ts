@@ -75,7 +75,7 @@ function findGutter(region: Segment[]): number | undefined {
     for (let bin = first; bin <= last; bin += 1) covered[bin] = (covered[bin] ?? 0) + 1;
   }
   const candidates: { at: number; crossing: number; width: number }[] = [];
-  for (let bin = 1; bin < bins - 1; ) {
+  for (let bin = 1; bin < bins - 1;) {
     let end = bin;
     while (end + 1 < bins && covered[end + 1] === covered[bin]) end += 1;
     const crossing = covered[bin] ?? 0;

@@ -60,7 +60,6 @@ function place(item: RawItem, order: number): { direction: string; box: Box } {
   }
   const degrees = Math.round((Math.atan2(b, a) * 180) / Math.PI / 90) * 90;
   const turn = ((degrees % 360) + 360) % 360;
-  const [u, v] =
-    turn === 90 ? [y, x] : turn === 180 ? [-x, y] : turn === 270 ? [-y, -x] : [x, -y];
+  const [u, v] = turn === 90 ? [y, x] : turn === 180 ? [-x, y] : turn === 270 ? [-y, -x] : [x, -y];
   return { direction: `${turn}`, box: { ...common, u0: u, u1: u + item.width, v } };
 }

@@ -21,10 +21,11 @@ function textOf(lines: Line[]): string {
     const before = lines[i - 1];
     const text = normalize(lineText(line.boxes));
     if (text === '') return;
-    const apart = before && !line.opensBlock && line.v - before.v > 1.4 * Math.max(pitch, line.size);
+    const apart =
+      before && !line.opensBlock && line.v - before.v > 1.4 * Math.max(pitch, line.size);
     // A sentence may go on at the top of the next column.
     const last = paragraphs.at(-1);
-    const goesOn = /^\p{Ll}/u.test(text) && /[\p{L},-\u00ad\u2010]$/u.test(last?.at(-1) ?? '');
+    const goesOn = /^\p{Ll}/u.test(text) && /[\p{L},\-\u00ad\u2010]$/u.test(last?.at(-1) ?? '');
     if (!last || apart || (line.opensBlock && !goesOn)) paragraphs.push([text]);
     else last.push(text);
   });

@@ -1,0 +1,194 @@
+import { Kind, type Bins } from './bins';
+import type { Mark } from './sources';
+
+/** Colours of the strip, read from the style sheet. */
+export interface Palette {
+  track: string;
+  evicted: string;
+  keptLow: string;
+  keptHigh: string;
+  recent: string;
+  pinned: string;
+  turn: string;
+  page: string;
+  label: string;
+  cursor: string;
+}
+
+export interface Geometry {
+  /** In CSS pixels. */
+  width: number;
+  rows: number;
+  barHeight: number;
+  rowHeight: number;
+  dpr: number;
+}
+
+/** Shades between evicted and kept; height says the same, so that colour is never needed. */
+const SHADES = 16;
+
+export function stripHeight({ rows, rowHeight }: Geometry): number {
+  return rows * rowHeight;
+}
+
+/** Bins that the strip has: one for each CSS pixel of every row. */
+export function binCount({ width, rows }: Geometry): number {
+  return Math.max(1, Math.floor(width)) * rows;
+}
+
+/**
+ * Draws the context row by row, like lines of text. The height of a bar is the kept fraction; pinned
+ * and recent positions carry a line below, unread ones are dotted.
+ */
+export function drawStrip(
+  ctx: CanvasRenderingContext2D,
+  bins: Bins,
+  marks: Mark[],
+  palette: Palette,
+  geometry: Geometry,
+  cursor: number | null,
+): void {
+  const { rows, barHeight, rowHeight, dpr } = geometry;
+  const width = Math.max(1, Math.floor(geometry.width));
+  ctx.setTransform(dpr, 0, 0, dpr, 0, 0);
+  ctx.clearRect(0, 0, width, rows * rowHeight);
+  const shades = shadesOf(palette);
+  const top = rowHeight - barHeight - 3;
+
+  for (let row = 0; row < rows; row += 1) {
+    const y = row * rowHeight + top;
+    ctx.fillStyle = palette.track;
+    ctx.fillRect(0, y, width, barHeight);
+    // Runs of equal bins are one rectangle: a short context has few.
+    let x = 0;
+    while (x < width) {
+      const i = row * width + x;
+      const kind = bins.kind[i] ?? Kind.Empty;
+      const level = Math.round((bins.kept[i] ?? 0) * SHADES);
+      let end = x + 1;
+      while (
+        end < width &&
+        bins.kind[row * width + end] === kind &&
+        Math.round((bins.kept[row * width + end] ?? 0) * SHADES) === level
+      ) {
+        end += 1;
+      }
+      drawRun(ctx, kind, level, x, y, end - x, barHeight, palette, shades);
+      x = end;
+    }
+  }
+  drawMarks(ctx, bins, marks, palette, { ...geometry, width }, top);
+  if (cursor !== null) {
+    const i = Math.floor((cursor * width * rows) / bins.room);
+    ctx.fillStyle = palette.cursor;
+    ctx.fillRect(
+      (i % width) - 0.75,
+      Math.floor(i / width) * rowHeight + top - 2,
+      1.5,
+      barHeight + 4,
+    );
+  }
+}
+
+function drawRun(
+  ctx: CanvasRenderingContext2D,
+  kind: Kind,
+  level: number,
+  x: number,
+  y: number,
+  width: number,
+  height: number,
+  palette: Palette,
+  shades: string[],
+): void {
+  if (kind === Kind.Empty) return;
+  if (kind === Kind.Unread) {
+    ctx.fillStyle = palette.evicted;
+    for (let dot = x - (x % 4); dot < x + width; dot += 4) {
+      if (dot >= x) ctx.fillRect(dot, y + height / 2 - 0.5, 1.5, 1.5);
+    }
+    return;
+  }
+  if (kind === Kind.Scored) {
+    if (level === 0) {
+      ctx.fillStyle = palette.evicted;
+      ctx.fillRect(x, y + height - 1, width, 1);
+      return;
+    }
+    const bar = Math.max(2, (height * level) / SHADES);
+    ctx.fillStyle = shades[level] ?? palette.keptHigh;
+    ctx.fillRect(x, y + height - bar, width, bar);
+    return;
+  }
+  ctx.fillStyle = kind === Kind.Pinned ? palette.pinned : palette.recent;
+  ctx.fillRect(x, y, width, height);
+  ctx.fillRect(x, y + height + 1, width, kind === Kind.Pinned ? 2 : 1);
+}
+
+function drawMarks(
+  ctx: CanvasRenderingContext2D,
+  bins: Bins,
+  marks: Mark[],
+  palette: Palette,
+  { width, rows, rowHeight, barHeight }: Geometry,
+  top: number,
+): void {
+  ctx.font = '9px "Inter Variable", sans-serif';
+  ctx.textBaseline = 'alphabetic';
+  const free = new Float32Array(rows).fill(-Infinity);
+  // Turns first: where there is no room for every label, pages give way.
+  const ordered = [...marks].sort((a, b) =>
+    a.kind === b.kind ? a.at - b.at : a.kind === 'turn' ? -1 : 1,
+  );
+  const taken: { row: number; from: number; to: number }[] = [];
+  for (const mark of ordered) {
+    const i = Math.floor((mark.at * width * rows) / bins.room);
+    const row = Math.floor(i / width);
+    if (row >= rows) continue;
+    const x = i % width;
+    const y = row * rowHeight + top;
+    const turn = mark.kind === 'turn';
+    if (!turn && x - (free[row] ?? 0) < 3) continue;
+    if (!turn) free[row] = x;
+    ctx.fillStyle = turn ? palette.turn : palette.page;
+    ctx.fillRect(x, y - (turn ? 9 : 3), turn ? 1.5 : 1, turn ? barHeight + 9 : 4);
+    const label = ctx.measureText(mark.label).width;
+    const from = x + 3;
+    const blocked = taken.some(
+      (t) => t.row === row && from - 3 < t.to && from + label + 3 > t.from,
+    );
+    if (blocked || from + label > width) continue;
+    taken.push({ row, from, to: from + label });
+    ctx.fillStyle = turn ? palette.turn : palette.label;
+    ctx.fillText(mark.label, from, y - 3);
+  }
+}
+
+function shadesOf({ keptLow, keptHigh }: Palette): string[] {
+  return Array.from({ length: SHADES + 1 }, (_, i) => mix(keptLow, keptHigh, i / SHADES));
+}
+
+/** Mixes two `#rrggbb` colours. */
+export function mix(a: string, b: string, share: number): string {
+  const channel = (hex: string, i: number) => parseInt(hex.slice(1 + 2 * i, 3 + 2 * i), 16);
+  return `#${[0, 1, 2]
+    .map((i) => Math.round(channel(a, i) * (1 - share) + channel(b, i) * share))
+    .map((value) => value.toString(16).padStart(2, '0'))
+    .join('')}`;
+}
+
+/** The position under a point of the strip; `null` where nothing stands. */
+export function positionAt(
+  x: number,
+  y: number,
+  bins: Bins,
+  { width, rows, rowHeight }: Geometry,
+): number | null {
+  const w = Math.max(1, Math.floor(width));
+  const row = Math.floor(y / rowHeight);
+  if (row < 0 || row >= rows || x < 0 || x >= w) return null;
+  const i = row * w + Math.floor(x);
+  return (bins.kind[i] ?? Kind.Empty) === Kind.Empty
+    ? null
+    : Math.floor((i * bins.room) / (w * rows));
+}

@@ -1,0 +1,148 @@
+import { getContext, setContext } from 'svelte';
+import { throttle } from '../cache/budget';
+import { asApiError, type Api } from '../ipc/api';
+import type { AppEvent, Gauge, PickedFile } from '../ipc/types';
+import type { Engine } from '../pdf/extract';
+import { Attachments } from './attachments.svelte';
+import { Chats } from './chats.svelte';
+import { Models } from './models.svelte';
+import { Prefs } from './prefs.svelte';
+import type { SessionEvent } from './session.svelte';
+import { Toasts } from './toasts.svelte';
+
+/** Often enough to look immediate, rare enough not to queue up in the worker. */
+const BUDGET_EVERY_MS = 80;
+
+/** Everything the window knows, and the one place where events come in. */
+export class App {
+  readonly toasts = new Toasts();
+  readonly prefs: Prefs;
+  readonly models: Models;
+  readonly chats: Chats;
+  readonly attachments: Attachments;
+  gauge = $state.raw<Gauge | null>(null);
+  version = $state('');
+  /** Files are being dragged over the window. */
+  dragging = $state(false);
+  settingsOpen = $state(false);
+  modelsOpen = $state(false);
+  /** Index of the message that the heatmap asked for; `n` rises so that asking twice works. */
+  reveal = $state.raw<{ message: number; n: number } | null>(null);
+
+  readonly #sendBudget: (budget: { chat: string; budget: number | null }) => void;
+
+  constructor(
+    readonly api: Api,
+    storage: Pick<Storage, 'getItem' | 'setItem'>,
+    loadEngine: () => Promise<Engine>,
+  ) {
+    this.prefs = new Prefs(storage);
+    this.models = new Models(api, this.toasts);
+    this.chats = new Chats(api, this.prefs, this.toasts);
+    this.attachments = new Attachments(api, loadEngine, () => this.models.current !== null);
+    this.#sendBudget = throttle(BUDGET_EVERY_MS, ({ chat, budget }) => {
+      api.setBudget(chat, budget).catch((error: unknown) => this.#report(error));
+    });
+  }
+
+  async start(): Promise<void> {
+    try {
+      await this.api.subscribe((events) => events.forEach((event) => this.apply(event)));
+      await this.api.onDrag((event) => {
+        this.dragging = event.type === 'over';
+        if (event.type === 'drop') void this.attachPaths(event.paths);
+      });
+      this.version = (await this.api.appInfo()).version;
+    } catch (error) {
+      this.#report(error);
+    }
+    await Promise.all([this.models.refresh(), this.chats.refresh()]);
+  }
+
+  apply(event: AppEvent): void {
+    switch (event.type) {
+      case 'worker': {
+        const inner = event.event;
+        if ('session' in inner && inner.session !== null) {
+          this.chats.apply(inner as SessionEvent);
+        } else if (inner.type === 'failed') {
+          this.toasts.error(inner.message);
+        }
+        break;
+      }
+      case 'status':
+        this.#applyStatus(event.status);
+        break;
+      case 'gauge':
+        this.gauge = event.gauge;
+        break;
+      case 'fetch':
+        this.models.applyFetch(event.fetch);
+        break;
+      case 'chats_changed':
+        void this.chats.refresh();
+        break;
+    }
+  }
+
+  async pickDocuments(): Promise<void> {
+    try {
+      this.#take(await this.api.pickFiles());
+    } catch (error) {
+      this.#report(error);
+    }
+  }
+
+  async attachPaths(paths: string[]): Promise<void> {
+    for (const path of paths) {
+      try {
+        this.#take([await this.api.statFile(path)]);
+      } catch (error) {
+        this.#report(error);
+      }
+    }
+  }
+
+  setBudget(budget: number | null): void {
+    this.prefs.budget = budget;
+    this.prefs.save();
+    const session = this.chats.session;
+    if (session && (session.cache || session.busy)) this.#sendBudget({ chat: session.id, budget });
+  }
+
+  revealMessage(message: number): void {
+    this.reveal = { message, n: (this.reveal?.n ?? 0) + 1 };
+  }
+
+  async openLink(url: string): Promise<void> {
+    try {
+      await this.api.openLink(url);
+    } catch (error) {
+      this.#report(error);
+    }
+  }
+
+  #take(files: PickedFile[]): void {
+    for (const file of files) {
+      if (/\.gguf$/i.test(file.name)) void this.models.load(file.path);
+      else this.attachments.add(file);
+    }
+  }
+
+  #applyStatus(status: App['models']['status']): void {
+    const before = this.models.current?.path;
+    this.models.status = status;
+    if (status.state === 'restarting') this.chats.forgetAll(status.message);
+    else if (status.state === 'idle' || status.state === 'loading') this.chats.forgetAll();
+    if (status.state === 'ready' && status.model.path !== before) this.attachments.recount();
+    if (status.state === 'ready' || status.state === 'idle') void this.models.refresh();
+  }
+
+  #report(error: unknown): void {
+    this.toasts.error(asApiError(error).message);
+  }
+}
+
+const KEY = Symbol('app');
+export const provideApp = (app: App): App => setContext(KEY, app);
+export const useApp = (): App => getContext<App>(KEY);

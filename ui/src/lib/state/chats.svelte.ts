@@ -1,0 +1,237 @@
+import { SvelteMap } from 'svelte/reactivity';
+import { asApiError, type Api } from '../ipc/api';
+import type { Attachment, ChatSummary, StoredMessage } from '../ipc/types';
+import type { Prefs } from './prefs.svelte';
+import { Session, type SessionEvent } from './session.svelte';
+import type { Toasts } from './toasts.svelte';
+
+/** Time to take a deletion back. */
+const UNDO_MS = 6000;
+
+export interface OpenChat {
+  summary: ChatSummary;
+  messages: StoredMessage[];
+}
+
+/** The list of chats, the open one, and what the worker says about each. */
+export class Chats {
+  list = $state.raw<ChatSummary[]>([]);
+  /** `null` is a new chat that has no question yet. */
+  open = $state<OpenChat | null>(null);
+  opening = $state<string | null>(null);
+  sending = $state(false);
+  readonly #sessions = new SvelteMap<string, Session>();
+  /** Not shown anywhere, so not watched. */
+  // eslint-disable-next-line svelte/prefer-svelte-reactivity
+  readonly #deleting = new Set<string>();
+  /** Counts navigation, so that what comes late does not pull the person back. */
+  #visit = 0;
+
+  constructor(
+    private readonly api: Api,
+    private readonly prefs: Prefs,
+    private readonly toasts: Toasts,
+  ) {}
+
+  get session(): Session | undefined {
+    return this.open ? this.#sessions.get(this.open.summary.id) : undefined;
+  }
+
+  get busy(): boolean {
+    return this.sending || (this.session?.busy ?? false);
+  }
+
+  isBusy(id: string): boolean {
+    return this.#sessions.get(id)?.busy ?? false;
+  }
+
+  async refresh(): Promise<void> {
+    try {
+      const list = await this.api.chats();
+      this.list = list.filter((chat) => !this.#deleting.has(chat.id));
+      const open = this.list.find((chat) => chat.id === this.open?.summary.id);
+      if (open && this.open) this.open.summary = open;
+    } catch (error) {
+      this.toasts.error(asApiError(error).message);
+    }
+  }
+
+  startNew(): void {
+    this.#visit += 1;
+    this.open = null;
+    this.opening = null;
+  }
+
+  async select(id: string): Promise<void> {
+    if (this.open?.summary.id === id) return;
+    this.#visit += 1;
+    const visit = this.#visit;
+    this.opening = id;
+    try {
+      const chat = await this.api.openChat(id);
+      if (visit !== this.#visit) return;
+      this.open = { summary: chat.summary, messages: chat.messages };
+      this.#takeUp(id, chat.messages.at(-1));
+    } catch (error) {
+      this.toasts.error(asApiError(error).message);
+    } finally {
+      if (visit === this.#visit) this.opening = null;
+    }
+  }
+
+  /** Sends a question; `false` when it was refused and should stay in the composer. */
+  async send(text: string, documents: Attachment[]): Promise<boolean> {
+    const chat = this.open?.summary.id ?? null;
+    const visit = this.#visit;
+    const cache = this.prefs.cacheOptions;
+    const known = chat !== null ? this.#session(chat) : undefined;
+    this.sending = true;
+    known?.begin(cache);
+    try {
+      const sent = await this.api.send({
+        chat,
+        text,
+        documents,
+        cache,
+        sampling: this.prefs.nextSampling,
+        max_tokens: this.prefs.sampling.max_tokens,
+      });
+      const id = sent.chat.id;
+      // The first events of a new chat may come before the reply that names it.
+      if (!known && !this.#sessions.has(id)) this.#session(id).begin(cache);
+      const session = this.#session(id);
+      session.options = cache;
+      if (visit === this.#visit) {
+        const before = this.open?.messages ?? [];
+        this.open = { summary: sent.chat, messages: [...before, sent.question, sent.answer] };
+        this.#visit += chat === null ? 1 : 0;
+        this.#settle(session);
+      }
+      return true;
+    } catch (error) {
+      const { code, message } = asApiError(error);
+      known?.fail(code, message);
+      if (known) known.failure = null;
+      this.toasts.error(message);
+      return false;
+    } finally {
+      this.sending = false;
+    }
+  }
+
+  async stop(): Promise<void> {
+    const session = this.session;
+    if (!session?.busy || session.stopping) return;
+    session.stopping = true;
+    try {
+      await this.api.stop(session.id);
+    } catch (error) {
+      session.stopping = false;
+      this.toasts.error(asApiError(error).message);
+    }
+  }
+
+  async rename(id: string, title: string): Promise<void> {
+    const clean = title.trim();
+    if (clean === '') return;
+    this.list = this.list.map((chat) => (chat.id === id ? { ...chat, title: clean } : chat));
+    if (this.open?.summary.id === id) this.open.summary.title = clean;
+    try {
+      await this.api.renameChat(id, clean);
+    } catch (error) {
+      this.toasts.error(asApiError(error).message);
+      await this.refresh();
+    }
+  }
+
+  /** Deletes a chat once the time to take it back is over. */
+  remove(id: string): void {
+    const chat = this.list.find((c) => c.id === id);
+    if (!chat || this.#deleting.has(id)) return;
+    this.#deleting.add(id);
+    this.list = this.list.filter((c) => c.id !== id);
+    if (this.open?.summary.id === id) {
+      void this.stop();
+      this.startNew();
+    }
+    const timer = setTimeout(() => void this.#delete(id), UNDO_MS);
+    const undo = () => {
+      clearTimeout(timer);
+      this.#deleting.delete(id);
+      this.toasts.dismiss(toast);
+      void this.refresh();
+    };
+    const toast = this.toasts.show(
+      `Deleted “${chat.title}”.`,
+      { action: { label: 'Undo', run: undo } },
+      UNDO_MS,
+    );
+  }
+
+  apply(event: SessionEvent): void {
+    const session = this.#session(event.session);
+    if (!session.busy && (event.type === 'prefill' || event.type === 'token')) {
+      session.begin(session.options ?? this.prefs.cacheOptions);
+    }
+    session.apply(event);
+    if (event.type === 'finished' || event.type === 'failed') this.#settle(session);
+  }
+
+  /** The worker process is gone, and every cache with it. */
+  forgetAll(interrupted?: string): void {
+    for (const session of this.#sessions.values()) {
+      if (interrupted !== undefined && session.busy) {
+        session.fail('interrupted', interrupted);
+        this.#settle(session);
+      }
+      session.forget();
+    }
+  }
+
+  #session(id: string): Session {
+    let session = this.#sessions.get(id);
+    if (!session) {
+      session = new Session(id);
+      this.#sessions.set(id, session);
+    }
+    return session;
+  }
+
+  /** Joins what the shell has stored with what has been streamed since. */
+  #takeUp(id: string, last: StoredMessage | undefined): void {
+    if (!last?.writing) {
+      const known = this.#sessions.get(id);
+      if (known && !known.busy) known.answer = null;
+      return;
+    }
+    const session = this.#session(id);
+    // It may have ended while the chat was being read.
+    if (!session.busy && session.answer) this.#settle(session);
+    else session.resume(last.text, last.generated);
+  }
+
+  /** Moves what an ended session wrote into the message it belongs to. */
+  #settle(session: Session): void {
+    if (session.busy || this.open?.summary.id !== session.id || !session.answer) return;
+    const message = this.open.messages.at(-1);
+    if (!message?.writing) return;
+    const { text, finish, stats } = session.answer;
+    if (text !== '') message.text = text;
+    message.writing = false;
+    message.finish = finish;
+    message.problem = session.failure?.message ?? null;
+    message.stats = stats;
+    session.answer = null;
+  }
+
+  async #delete(id: string): Promise<void> {
+    try {
+      await this.api.deleteChat(id);
+      this.#sessions.delete(id);
+    } catch (error) {
+      this.toasts.error(asApiError(error).message);
+    }
+    this.#deleting.delete(id);
+    await this.refresh();
+  }
+}

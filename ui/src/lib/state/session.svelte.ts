@@ -1,0 +1,145 @@
+import { KeptMap } from '../cache/kept';
+import type { CacheOptions, CacheState, Event, FinishReason, Span, TurnStats } from '../ipc/types';
+
+/** Events of the worker that name a session. */
+export type SessionEvent =
+  Extract<Event, { session: string }> | (Extract<Event, { type: 'failed' }> & { session: string });
+
+export interface Prefill {
+  done: number;
+  total: number;
+  tokS: number;
+  remainingS: number | null;
+}
+
+/** The answer that this session is writing or has just written. */
+export interface Answer {
+  text: string;
+  generated: number;
+  tokS: number;
+  /** Seconds from the question to the first token; `null` before it. */
+  ttftS: number | null;
+  finish: FinishReason | null;
+  stats: TurnStats | null;
+}
+
+/** What the worker tells of one conversation while the window is open. */
+export class Session {
+  /** A question was sent and its answer is not complete. */
+  busy = $state(false);
+  stopping = $state(false);
+  answer = $state.raw<Answer | null>(null);
+  prefill = $state.raw<Prefill | null>(null);
+  cache = $state.raw<CacheState | null>(null);
+  spans = $state.raw<Span[]>([]);
+  laidOut = $state(0);
+  reused = $state(0);
+  failure = $state.raw<{ code: string; message: string } | null>(null);
+  /** The options in force, as the last question set them. */
+  options = $state.raw<CacheOptions | null>(null);
+  /** Rises when `kept` changes: the map itself is too large to be watched. */
+  keptVersion = $state(0);
+  readonly kept = new KeptMap();
+  #startedMs = 0;
+
+  constructor(readonly id: string) {}
+
+  /** Tokens of the context, with those of the answer so far. */
+  get total(): number {
+    return Math.max(this.laidOut, this.cache?.n_seen ?? 0);
+  }
+
+  begin(options: CacheOptions, nowMs = performance.now()): void {
+    this.busy = true;
+    this.stopping = false;
+    this.failure = null;
+    this.prefill = null;
+    this.options = options;
+    this.#startedMs = nowMs;
+    this.answer = { text: '', generated: 0, tokS: 0, ttftS: null, finish: null, stats: null };
+  }
+
+  /** Takes up an answer that was begun before this window looked at it. */
+  resume(text: string, generated: number): void {
+    if (this.busy && (this.answer?.generated ?? 0) >= generated) return;
+    this.busy = true;
+    this.answer = { text, generated, tokS: 0, ttftS: null, finish: null, stats: null };
+  }
+
+  apply(event: SessionEvent, nowMs = performance.now()): void {
+    switch (event.type) {
+      case 'layout':
+        this.spans = event.spans;
+        this.laidOut = event.n_tokens;
+        this.reused = event.reused;
+        if (event.n_tokens < this.kept.length) {
+          this.kept.truncate(event.n_tokens);
+          this.keptVersion += 1;
+        }
+        break;
+      case 'prefill':
+        this.prefill = {
+          done: event.done,
+          total: event.total,
+          tokS: event.tok_s,
+          remainingS: event.remaining_s,
+        };
+        break;
+      case 'token': {
+        const before = this.answer;
+        // Already in the text that came with the chat.
+        if (before && event.generated <= before.generated) break;
+        this.prefill = null;
+        this.answer = {
+          text: (before?.text ?? '') + event.text,
+          generated: event.generated,
+          tokS: event.tok_s,
+          ttftS: before?.ttftS ?? (nowMs - this.#startedMs) / 1000,
+          finish: null,
+          stats: null,
+        };
+        break;
+      }
+      case 'cache':
+        this.cache = event.state;
+        for (const patch of event.kept) this.kept.apply(patch);
+        if (event.kept.length > 0) this.keptVersion += 1;
+        break;
+      case 'finished':
+        this.#end();
+        this.answer = {
+          text: this.answer?.text ?? '',
+          generated: event.stats.generated,
+          tokS: event.stats.tok_s,
+          ttftS: event.stats.ttft_s,
+          finish: event.reason,
+          stats: event.stats,
+        };
+        break;
+      case 'failed':
+        this.fail(event.code, event.message);
+        break;
+    }
+  }
+
+  fail(code: string, message: string): void {
+    this.failure = { code, message };
+    this.#end();
+  }
+
+  /** The worker holds nothing of this session any more. */
+  forget(): void {
+    this.cache = null;
+    this.spans = [];
+    this.laidOut = 0;
+    this.reused = 0;
+    this.kept.truncate(0);
+    this.keptVersion += 1;
+  }
+
+  #end(): void {
+    this.busy = false;
+    this.stopping = false;
+    this.prefill = null;
+  }
+}

@@ -1,0 +1,314 @@
+import type { Api, DragEvent } from '../../src/lib/ipc/api';
+import type { AppEvent, Chat, ModelEntry, ModelInfo, StoredMessage } from '../../src/lib/ipc/types';
+import { FakeWorker } from './worker';
+
+export const REPLY = `The guide describes **three ways to change the budget**:
+
+1. Move the slider while an answer is written; eviction happens at once.
+2. Turn on *auto*, which follows the free memory of the device.
+3. Give \`--budget\` on the command line.
+
+| policy | keeps | memory at 8K |
+| --- | --- | ---: |
+| full | everything | 176 MiB |
+| h2o | recent and heavy hitters | 22 MiB |
+
+\`\`\`sh
+cistern ask --doc guide.pdf --budget 1024 --ask "What does the slider do?"
+\`\`\`
+
+See the [project page](https://example.org/cistern) for how entries are chosen.`;
+
+export const MODEL: ModelInfo = {
+  name: 'SmolLM2-135M-Instruct',
+  path: '/home/me/models/SmolLM2-135M-Instruct.Q4_1.gguf',
+  architecture: 'llama',
+  quantization: 'Q4_1',
+  parameters: 134_515_008,
+  weight_bytes: 98_000_000,
+  context: 8192,
+  layers: 30,
+  kv_heads: 3,
+  kv_bytes_per_token: 22_528,
+  device: { kind: 'cpu', name: 'CPU, 8 threads' },
+};
+
+const CATALOGUE: ModelEntry[] = [
+  {
+    id: 'smollm2-135m',
+    name: 'SmolLM2 135M Instruct',
+    summary: 'The starter: answers at once on any machine, knows little.',
+    bytes: 98_000_000,
+    context: 8192,
+    licence: 'Apache-2.0',
+    fits: 'any machine',
+    path: MODEL.path,
+  },
+  {
+    id: 'qwen3-4b',
+    name: 'Qwen3 4B',
+    summary: 'A good all-rounder for long documents on a gaming card.',
+    bytes: 2_497_280_256,
+    context: 40_960,
+    licence: 'Apache-2.0',
+    fits: '6 GB',
+    path: null,
+  },
+  {
+    id: 'llama-3.1-8b',
+    name: 'Llama 3.1 8B Instruct',
+    summary: 'Strong general answers and a context of 128K tokens.',
+    bytes: 4_920_739_232,
+    context: 131_072,
+    licence: 'Llama 3.1 Community',
+    fits: '8 GB',
+    path: null,
+  },
+];
+
+export function message(
+  id: number,
+  role: StoredMessage['role'],
+  text: string,
+  rest: Partial<StoredMessage> = {},
+): StoredMessage {
+  return {
+    id,
+    role,
+    text,
+    documents: [],
+    writing: false,
+    generated: 0,
+    finish: null,
+    problem: null,
+    stats: null,
+    ...rest,
+  };
+}
+
+export interface PreviewOptions {
+  /** The state of the worker when the window opens. */
+  model?: ModelInfo | null;
+  /** Milliseconds that each step takes, as a factor; 0 is as fast as it goes. */
+  pace?: number;
+  /** Files by path. */
+  files?: Map<string, ArrayBuffer>;
+  chats?: Chat[];
+}
+
+/** An `Api` without a shell, for the preview and for tests. */
+export class PreviewApi implements Api {
+  readonly calls: [name: string, ...args: unknown[]][] = [];
+  picked: string[] = [];
+  #emit: (events: AppEvent[]) => void = () => undefined;
+  #drag: (event: DragEvent) => void = () => undefined;
+  #model: ModelInfo | null;
+  readonly #pace: number;
+  readonly #chats: Map<string, Chat>;
+  readonly #files: Map<string, ArrayBuffer>;
+  readonly #worker: FakeWorker;
+  #ids = 100;
+
+  constructor({ model = MODEL, pace = 1, files = new Map(), chats = [] }: PreviewOptions = {}) {
+    this.#model = model;
+    this.#pace = pace;
+    this.#files = files;
+    this.#chats = new Map(chats.map((chat) => [chat.summary.id, chat]));
+    const pause = (ms: number) => new Promise<void>((done) => setTimeout(done, ms * this.#pace));
+    this.#worker = new FakeWorker((event) => this.emit({ type: 'worker', event }), pause);
+  }
+
+  emit(...events: AppEvent[]): void {
+    this.#emit(events);
+  }
+
+  drag(event: DragEvent): void {
+    this.#drag(event);
+  }
+
+  subscribe(onEvents: (events: AppEvent[]) => void): Promise<void> {
+    this.#emit = onEvents;
+    this.#status();
+    return Promise.resolve();
+  }
+
+  onDrag(onDrag: (event: DragEvent) => void): Promise<() => void> {
+    this.#drag = onDrag;
+    return Promise.resolve(() => undefined);
+  }
+
+  appInfo() {
+    return Promise.resolve({
+      version: '0.1.0',
+      data_folder: '/home/me/.local/share/cistern',
+      worker_log: '',
+    });
+  }
+
+  models(): Promise<ModelEntry[]> {
+    return Promise.resolve(CATALOGUE);
+  }
+
+  loadModel(path: string): Promise<void> {
+    this.calls.push(['loadModel', path]);
+    this.#model = { ...MODEL, path };
+    this.#status();
+    return Promise.resolve();
+  }
+
+  ejectModel(): Promise<void> {
+    this.#model = null;
+    this.#status();
+    return Promise.resolve();
+  }
+
+  fetchModel(id: string): Promise<void> {
+    const total = 2_497_280_256;
+    const fetch = {
+      id,
+      phase: 'downloading' as const,
+      done: total * 0.37,
+      total,
+      bytes_s: 11_200_000,
+      message: null,
+    };
+    this.emit({ type: 'fetch', fetch });
+    return Promise.resolve();
+  }
+
+  cancelFetch(id: string): Promise<void> {
+    this.emit({
+      type: 'fetch',
+      fetch: { id, phase: 'cancelled', done: 0, total: null, bytes_s: 0, message: null },
+    });
+    return Promise.resolve();
+  }
+
+  countTokens(texts: string[]): Promise<number[]> {
+    return Promise.resolve(texts.map((text) => Math.ceil(text.length / 3.6)));
+  }
+
+  chats() {
+    return Promise.resolve([...this.#chats.values()].map((chat) => chat.summary));
+  }
+
+  openChat(id: string): Promise<Chat> {
+    const chat = this.#chats.get(id);
+    if (!chat) return Promise.reject(new Error('There is no such chat.'));
+    return Promise.resolve(structuredClone(chat));
+  }
+
+  renameChat(id: string, title: string): Promise<void> {
+    this.calls.push(['renameChat', id, title]);
+    const chat = this.#chats.get(id);
+    if (chat) chat.summary.title = title;
+    return Promise.resolve();
+  }
+
+  deleteChat(id: string): Promise<void> {
+    this.calls.push(['deleteChat', id]);
+    this.#chats.delete(id);
+    return Promise.resolve();
+  }
+
+  send(question: Parameters<Api['send']>[0]): ReturnType<Api['send']> {
+    this.calls.push(['send', question]);
+    const id = question.chat ?? `chat-${this.#id()}`;
+    let chat = this.#chats.get(id);
+    if (!chat) {
+      chat = {
+        summary: { id, title: question.text.slice(0, 48), updated_ms: Date.now() },
+        messages: [],
+      };
+      this.#chats.set(id, chat);
+    }
+    const asked = message(this.#id(), 'user', question.text, {
+      documents: question.documents.map(({ document, tokens }) => ({
+        name: document.name,
+        pages: document.pages.length,
+        tokens,
+      })),
+    });
+    const answer = message(this.#id(), 'assistant', '', { writing: true });
+    chat.messages.push(asked);
+    const soFar = structuredClone(chat.messages);
+    chat.messages.push(answer);
+    void this.#worker.answer(id, soFar, question.cache, REPLY).then((text) => {
+      answer.text = text;
+      answer.finish = 'eos';
+      answer.writing = false;
+    });
+    this.emit({ type: 'chats_changed' });
+    return Promise.resolve(structuredClone({ chat: chat.summary, question: asked, answer }));
+  }
+
+  stop(chat: string): Promise<void> {
+    this.calls.push(['stop', chat]);
+    this.#worker.stop(chat);
+    return Promise.resolve();
+  }
+
+  setBudget(chat: string, budget: number | null): Promise<void> {
+    this.calls.push(['setBudget', chat, budget]);
+    this.#worker.setBudget(chat, budget);
+    return Promise.resolve();
+  }
+
+  textAt(_chat: string, start: number, end: number): Promise<string> {
+    return Promise.resolve(
+      `the slider sets how many entries each layer and head may hold; what stands at ${start} to ${end} is what the model reads when it answers, unless it was evicted before`,
+    );
+  }
+
+  pickFiles() {
+    return Promise.all(this.picked.map((path) => this.statFile(path)));
+  }
+
+  statFile(path: string) {
+    return Promise.resolve({
+      path,
+      name: path.split('/').at(-1) ?? path,
+      bytes: this.#files.get(path)?.byteLength ?? 0,
+    });
+  }
+
+  readFile(path: string): Promise<ArrayBuffer> {
+    const data = this.#files.get(path);
+    return data
+      ? Promise.resolve(data.slice(0))
+      : Promise.reject(new Error(`There is no file ${path}.`));
+  }
+
+  openLink(url: string): Promise<void> {
+    this.calls.push(['openLink', url]);
+    return Promise.resolve();
+  }
+
+  #id(): number {
+    this.#ids += 1;
+    return this.#ids;
+  }
+
+  #status(): void {
+    const GiB = 2 ** 30;
+    this.emit(
+      {
+        type: 'status',
+        status: this.#model ? { state: 'ready', model: this.#model } : { state: 'idle' },
+      },
+      {
+        type: 'gauge',
+        gauge: {
+          kind: 'ram',
+          name: 'System memory',
+          total: 15.5 * GiB,
+          used: 6.2 * GiB,
+          weights: this.#model ? 0.4 * GiB : 0,
+          kv_hot: this.#model ? 0.3 * GiB : 0,
+          scratch: 0.2 * GiB,
+          other: 5.3 * GiB,
+        },
+      },
+    );
+  }
+}
