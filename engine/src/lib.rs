@@ -5,6 +5,7 @@
 pub mod attention;
 pub mod cache;
 pub mod context;
+pub mod cpu;
 pub mod device;
 pub mod error;
 pub mod gguf;
