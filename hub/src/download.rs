@@ -285,3 +285,27 @@ impl Meter {
         Progress { phase: Phase::Downloading, done, total: self.total, bytes_s: self.bytes_s as u64 }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_model_that_the_disk_cannot_hold_is_refused_at_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let hub = Hub::at("http://127.0.0.1:9", folder.path()).unwrap();
+        let free = fs4::available_space(folder.path()).unwrap();
+        assert_eq!(hub.check_space(free).unwrap_err().code(), "disk_full");
+        assert!(hub.check_space(1).is_ok() || free < SPARE);
+    }
+
+    #[test]
+    fn the_speed_follows_the_bytes() {
+        let mut meter = Meter::new(1000, 100);
+        assert_eq!(meter.reading(100).bytes_s, 0);
+        assert_eq!(meter.tick(200), None, "too soon to tell");
+        meter.told -= Duration::from_secs(1);
+        let reading = meter.tick(400).unwrap();
+        assert!((250..=300).contains(&reading.bytes_s), "{reading:?}");
+    }
+}
