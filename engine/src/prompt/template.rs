@@ -8,8 +8,8 @@ use minijinja::{Environment, Error, ErrorKind, Value, context};
 use super::PromptError;
 use crate::protocol::Role;
 
-/// Instructions that a rendering may take: some hundred for a message, so far more than any honest template.
-const FUEL: u64 = 50_000_000;
+/// Instructions that a rendering may take: some hundred for a message, so enough for any chat.
+const FUEL: u64 = 5_000_000;
 /// Messages are one character long when they are rendered.
 const MAX_OUTPUT: usize = 8 << 20;
 const NAME: &str = "chat_template";
@@ -78,7 +78,7 @@ impl Template {
         let mut output = Capped(Vec::new());
         self.environment
             .get_template(NAME)
-            .and_then(|template| template.render_captured_to(values, &mut output))
+            .and_then(|template| template.render_captured_to(values, &mut output).map(drop))
             .map_err(|error| PromptError::Refused(say(&error)))?;
         String::from_utf8(output.0).map_err(|error| PromptError::Refused(error.to_string()))
     }

@@ -149,6 +149,12 @@ impl Tokenizer {
         text
     }
 
+    /// The text of tokens, control tokens by their names: what a chat template wrote.
+    pub fn spell(&self, ids: &[u32]) -> String {
+        let parts = ids.chunk_by(|&a, &b| !self.is_control(a) && !self.is_control(b));
+        parts.map(|part| if self.is_control(part[0]) { self.token_text(part[0]) } else { self.decode(part) }).collect()
+    }
+
     /// Turns tokens into text as they come.
     pub fn decoder(&self) -> Decoder<'_> {
         Decoder::new(self)

@@ -41,7 +41,7 @@ impl Kind {
 }
 
 /// Tokens by which models end an answer, whatever the metadata names as its end. From llama.cpp.
-const END_OF_GENERATION: [&str; 20] = [
+const END_OF_GENERATION: [&str; 21] = [
     "<|eot_id|>",
     "<|im_end|>",
     "<|end|>",
@@ -51,6 +51,7 @@ const END_OF_GENERATION: [&str; 20] = [
     "<|calls|>",
     "<end_of_turn>",
     "<|endoftext|>",
+    "</s>",
     "<|eom_id|>",
     "<EOT>",
     "_<EOT>",
@@ -144,8 +145,8 @@ impl Vocab {
 /// Some files mark control tokens as ordinary ones. Taken at their word, a document could end a turn by
 /// spelling `<|im_end|>`, and a template could not.
 fn looks_like_control(token: &str) -> bool {
-    let inside = |open, close| {
-        token.strip_prefix(open).and_then(|t: &str| t.strip_suffix(close)).is_some_and(|name| {
+    let inside = |open: &str, close: &str| {
+        token.strip_prefix(open).and_then(|t| t.strip_suffix(close)).is_some_and(|name| {
             !name.is_empty() && name.chars().all(|c| c.is_alphanumeric() || matches!(c, '_' | '-' | '▁' | ':'))
         })
     };

@@ -23,7 +23,8 @@ pub fn open(file: &str) -> Option<Arc<Model>> {
     path.is_file().then(|| Arc::new(Model::open(&path, &engine::device::pick(), &mut |_| {}).unwrap()))
 }
 
-fn models_folder() -> PathBuf {
+/// `CISTERN_TEST_MODELS`, or the `models` folder of the workspace.
+pub fn models_folder() -> PathBuf {
     match std::env::var_os("CISTERN_TEST_MODELS") {
         Some(folder) => folder.into(),
         None => [env!("CARGO_MANIFEST_DIR"), "..", "models"].iter().collect(),
