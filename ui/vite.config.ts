@@ -9,7 +9,7 @@ import { pdfAssets } from './build/pdf-assets.ts';
 const PDFS = path.resolve(import.meta.dirname, '../tests/pdfs');
 
 export default defineConfig({
-  plugins: [svelte(), svelteTesting(), pdfAssets()],
+  plugins: [svelte(), svelteTesting({ autoCleanup: false }), pdfAssets()],
   clearScreen: false,
   server: { port: 1420, strictPort: true, fs: { allow: ['.', PDFS] } },
   define: { 'import.meta.env.PREVIEW_PDFS': JSON.stringify(PDFS) },
@@ -21,7 +21,8 @@ export default defineConfig({
   },
   test: {
     environment: 'node',
-    setupFiles: ['tests/setup.ts'],
+    // On a busy machine of two cores.
+    testTimeout: 30_000,
     include: ['tests/**/*.test.ts'],
   },
 });

@@ -1,3 +1,4 @@
+import './polyfills';
 import { readFileSync } from 'node:fs';
 import path from 'node:path';
 import { fileURLToPath } from 'node:url';

@@ -103,7 +103,6 @@ export class PreviewApi implements Api {
   #emit: (events: AppEvent[]) => void = () => undefined;
   #drag: (event: DragEvent) => void = () => undefined;
   #model: ModelInfo | null;
-  readonly #pace: number;
   readonly #chats: Map<string, Chat>;
   readonly #files: Map<string, ArrayBuffer>;
   readonly #worker: FakeWorker;
@@ -111,10 +110,10 @@ export class PreviewApi implements Api {
 
   constructor({ model = MODEL, pace = 1, files = new Map(), chats = [] }: PreviewOptions = {}) {
     this.#model = model;
-    this.#pace = pace;
     this.#files = files;
     this.#chats = new Map(chats.map((chat) => [chat.summary.id, chat]));
-    const pause = (ms: number) => new Promise<void>((done) => setTimeout(done, ms * this.#pace));
+    const pause = (ms: number) =>
+      pace === 0 ? Promise.resolve() : new Promise<void>((done) => setTimeout(done, ms * pace));
     this.#worker = new FakeWorker((event) => this.emit({ type: 'worker', event }), pause);
   }
 

@@ -150,14 +150,15 @@ function drawMarks(
     const turn = mark.kind === 'turn';
     if (!turn && x - (free[row] ?? 0) < 3) continue;
     if (!turn) free[row] = x;
-    ctx.fillStyle = turn ? palette.turn : palette.page;
-    ctx.fillRect(x, y - (turn ? 9 : 3), turn ? 1.5 : 1, turn ? barHeight + 9 : 4);
     const label = ctx.measureText(mark.label).width;
     const from = x + 3;
-    const blocked = taken.some(
-      (t) => t.row === row && from - 3 < t.to && from + label + 3 > t.from,
-    );
-    if (blocked || from + label > width) continue;
+    const blocked =
+      from + label > width ||
+      taken.some((t) => t.row === row && from - 3 < t.to && from + label + 3 > t.from);
+    ctx.fillStyle = turn ? palette.turn : palette.page;
+    if (turn) ctx.fillRect(x, blocked ? y : y - 9, 1.5, barHeight + (blocked ? 0 : 9));
+    else ctx.fillRect(x, y - 3, 1, 4);
+    if (blocked) continue;
     taken.push({ row, from, to: from + label });
     ctx.fillStyle = turn ? palette.turn : palette.label;
     ctx.fillText(mark.label, from, y - 3);

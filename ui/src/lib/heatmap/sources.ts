@@ -114,9 +114,9 @@ export class Outline {
         const { source, kept: share } = add(key, name, index, span.start, span.end);
         source.pages.push({ page: span.kind.page, tokens: span.end - span.start, kept: share });
       } else {
-        const template = span.kind.type === 'template' || index === null;
-        const key = template ? 'template' : `${index}`;
-        add(key, this.#name(span), template ? null : index, span.start, span.end);
+        const name = this.#name(span);
+        const shown = span.kind.type === 'text' && index !== null;
+        add(shown ? `${index}` : name, name, shown ? index : null, span.start, span.end);
       }
     }
     if (this.total > laidOut && this.messages.length > 0) {

@@ -20,7 +20,7 @@ export interface ExtractOptions {
 }
 
 /** After so many image pages in a row the others without text are taken to be the same scan. */
-const SURE_OF_SCAN = 12;
+const SURE_OF_SCAN = 4;
 
 /**
  * Reads a PDF page by page. A page that fails is reported in its place and loses no other.

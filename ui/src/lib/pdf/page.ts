@@ -37,5 +37,5 @@ function usualPitch(lines: Line[]): number {
     .flatMap((line, i) => (i > 0 && !line.opensBlock ? [line.v - (lines[i - 1]?.v ?? 0)] : []))
     .filter((step) => step > 0)
     .sort((a, b) => a - b);
-  return steps[steps.length >> 1] ?? 0;
+  return steps[(steps.length - 1) >> 1] ?? 0;
 }

@@ -42,7 +42,9 @@ const ALLOWED: Config = {
     'table thead tbody tr th td div figure figcaption span button input'
   ).split(' '),
   ALLOWED_ATTR: ['href', 'align', 'start', 'class', 'type', 'data-copy', 'checked', 'disabled'],
+  // Applies to every attribute but these.
   ALLOWED_URI_REGEXP: /^https?:/i,
+  ADD_URI_SAFE_ATTR: ['align', 'start', 'type', 'checked', 'disabled'],
 };
 
 DOMPurify.addHook('uponSanitizeElement', (node, { tagName }) => {

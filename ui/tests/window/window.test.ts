@@ -1,0 +1,301 @@
+// @vitest-environment jsdom
+import {
+  cleanup,
+  configure,
+  fireEvent,
+  render,
+  screen,
+  waitFor,
+  within,
+} from '@testing-library/svelte';
+import { tick } from 'svelte';
+import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
+import Root from '../../src/App.svelte';
+import { App } from '../../src/lib/state/app.svelte';
+import { message, PreviewApi, type PreviewOptions } from '../preview/api';
+
+// What jsdom lacks of a webview.
+vi.stubGlobal(
+  'ResizeObserver',
+  class {
+    observe() {}
+    disconnect() {}
+    unobserve() {}
+  },
+);
+vi.stubGlobal('CSS', { supports: () => true });
+vi.stubGlobal('matchMedia', () => ({
+  matches: false,
+  addEventListener() {},
+  removeEventListener() {},
+}));
+HTMLCanvasElement.prototype.getContext = () => null;
+Element.prototype.scrollIntoView = vi.fn();
+HTMLDialogElement.prototype.showModal = function () {
+  this.open = true;
+};
+HTMLDialogElement.prototype.close = function () {
+  this.open = false;
+  this.dispatchEvent(new Event('close'));
+};
+
+const noPdf = () => Promise.reject(new Error('no PDF in this test'));
+
+async function open(options: PreviewOptions = {}) {
+  const api = new PreviewApi({ pace: 0, ...options });
+  const app = new App(api, localStorage, noPdf);
+  render(Root, { app });
+  await waitFor(() => expect(screen.getByText('0.1.0')).toBeTruthy());
+  return { api, app };
+}
+
+const composer = () => screen.getByTestId<HTMLTextAreaElement>('composer');
+const type = (text: string) => fireEvent.input(composer(), { target: { value: text } });
+const enter = (init: object = {}) => fireEvent.keyDown(composer(), { key: 'Enter', ...init });
+const text = (value: string) => new TextEncoder().encode(value).buffer;
+const sent = (api: PreviewApi) => api.calls.filter(([name]) => name === 'send');
+
+configure({ asyncUtilTimeout: 10_000 });
+beforeEach(() => localStorage.clear());
+afterEach(cleanup);
+
+describe('asking', () => {
+  test('Enter sends, Shift+Enter and a composition do not', async () => {
+    const { api } = await open();
+    await type('Hello?');
+    await enter({ shiftKey: true });
+    await enter({ isComposing: true });
+    expect(sent(api)).toHaveLength(0);
+    await enter();
+    expect(sent(api)).toHaveLength(1);
+    expect(composer().value).toBe('');
+  });
+
+  test('the answer streams in as Markdown and ends with its figures', async () => {
+    await open();
+    await type('Budgets?');
+    await enter();
+    const answer = await screen.findByTestId('assistant-message');
+    await waitFor(() => expect(within(answer).getByTestId('prefilled')).toBeTruthy(), {
+      timeout: 4000,
+    });
+    expect(answer.querySelector('strong')?.textContent).toBe('three ways to change the budget');
+    expect(within(answer).getByTestId('tok-s').textContent).toBe('17.3 tok/s');
+    expect(screen.getByTestId('context-share').textContent).toMatch(/ \/ 8\.2K \(\d+%\)/);
+  });
+
+  test('Esc stops an answer', async () => {
+    const { api } = await open({ pace: 1 });
+    await type('Budgets?');
+    await enter();
+    await screen.findByTestId('stop');
+    await waitFor(() => expect(screen.getByTestId('prefill-progress')).toBeTruthy());
+    await fireEvent.keyDown(composer(), { key: 'Escape' });
+    expect(api.calls.some(([name]) => name === 'stop')).toBe(true);
+    await waitFor(() => expect(screen.getByTestId('send')).toBeTruthy());
+    expect(screen.getByText('Stopped')).toBeTruthy();
+  });
+
+  test('links in an answer open outside, through the shell', async () => {
+    const { api } = await open();
+    await type('Budgets?');
+    await enter();
+    await screen.findByTestId('prefilled');
+    const link = screen.getByText('project page');
+    await fireEvent.click(link);
+    expect(api.calls).toContainEqual(['openLink', 'https://example.org/cistern']);
+  });
+
+  test('a question that is refused stays in the composer', async () => {
+    const { api } = await open();
+    api.send = () => Promise.reject(new Error('The disk is full.'));
+    await type('Budgets?');
+    await enter();
+    await screen.findByText('The disk is full.');
+    expect(composer().value).toBe('Budgets?');
+  });
+});
+
+describe('documents', () => {
+  test('a dropped file shows pages and tokens before it is sent, and goes with the question', async () => {
+    const { api } = await open({ files: new Map([['/d/notes.md', text('word '.repeat(100))]]) });
+    api.drag({ type: 'over' });
+    await screen.findByTestId('drop-overlay');
+    api.drag({ type: 'drop', paths: ['/d/notes.md'] });
+    const chip = await screen.findByTestId('document-chip');
+    await waitFor(() =>
+      expect(within(chip).getByTestId('chip-tokens').textContent).toBe('139 tokens'),
+    );
+    expect(within(chip).getByTestId('chip-pages').textContent).toBe('1 page');
+    expect(screen.queryByTestId('drop-overlay')).toBeNull();
+    await type('What?');
+    await enter();
+    expect(sent(api)[0]?.[1]).toMatchObject({
+      documents: [{ tokens: 139, document: { name: 'notes.md' } }],
+    });
+    await waitFor(() => expect(screen.queryByTestId('document-chip')).toBeNull());
+  });
+
+  test('a file that cannot be read says so and does not block the question', async () => {
+    const { api } = await open({ files: new Map([['/d/empty.txt', text('')]]) });
+    api.drag({ type: 'drop', paths: ['/d/empty.txt', '/d/letter.docx'] });
+    await waitFor(() => expect(screen.getAllByTestId('chip-error')).toHaveLength(2));
+    expect(screen.getAllByTestId('chip-error').map((e) => e.textContent)).toEqual([
+      'This file is empty.',
+      'Cistern reads PDF, .txt and .md files. Convert this one first.',
+    ]);
+    await type('What?');
+    await enter();
+    expect(sent(api)).toHaveLength(1);
+  });
+
+  test('a dropped GGUF file opens as a model', async () => {
+    const { api } = await open();
+    api.drag({ type: 'drop', paths: ['/m/own.gguf'] });
+    await waitFor(() => expect(api.calls).toContainEqual(['loadModel', '/m/own.gguf']));
+    expect(screen.queryByTestId('document-chip')).toBeNull();
+  });
+});
+
+describe('memory', () => {
+  test('the slider changes the budget of the open chat while it writes', async () => {
+    const { api } = await open({
+      pace: 1,
+      files: new Map([['/d/a.txt', text('word '.repeat(4000))]]),
+    });
+    api.drag({ type: 'drop', paths: ['/d/a.txt'] });
+    await waitFor(() => expect(screen.getByTestId('chip-tokens').textContent).toMatch(/tokens/));
+    await type('What?');
+    await enter();
+    await waitFor(() => expect(screen.getByTestId('hot-bytes').textContent).not.toBe('–'));
+    await fireEvent.input(screen.getByTestId('budget-slider'), { target: { value: '200' } });
+    const [, chat, budget] = api.calls.find(([name]) => name === 'setBudget') ?? [];
+    expect(chat).toMatch(/^chat-/);
+    expect(budget).toBe(176);
+    expect(screen.getByTestId('budget-tokens').textContent).toBe('176');
+    expect(screen.getByTestId('budget-bytes').textContent).toBe('3.8 MiB');
+  });
+
+  test('figures that cannot be read are unknown, never NaN', async () => {
+    const { api } = await open();
+    const gauge = {
+      kind: 'vram' as const,
+      name: 'A card',
+      total: null,
+      used: null,
+      weights: 5,
+      kv_hot: 0,
+      scratch: null,
+      other: null,
+    };
+    api.emit({ type: 'gauge', gauge });
+    await tick();
+    expect(screen.getByTestId('gauge-kind').textContent).toBe('VRAM');
+    for (const key of ['used', 'total', 'scratch', 'other', 'free']) {
+      expect(screen.getByTestId(`gauge-${key}`).textContent.trim()).toBe('unknown');
+    }
+    expect(document.body.textContent).not.toContain('NaN');
+  });
+
+  test('the heatmap tells a screen reader what it shows', async () => {
+    await open();
+    await type('Budgets?');
+    await enter();
+    await waitFor(() =>
+      expect(screen.getByTestId('heatmap').getAttribute('aria-label')).toMatch(
+        /^Context of \d+ tokens, \d+% of it in the hot cache\./,
+      ),
+    );
+  });
+});
+
+describe('chats', () => {
+  const chat = (id: string, title: string) => ({
+    summary: { id, title, updated_ms: Date.now() },
+    messages: [message(1, 'user', title), message(2, 'assistant', 'Stored.', { finish: 'eos' })],
+  });
+
+  test('a deleted chat comes back with Undo, and is deleted only afterwards', async () => {
+    const { api } = await open({ chats: [chat('a', 'First'), chat('b', 'Second')] });
+    await screen.findByText('First');
+    await fireEvent.click(screen.getByLabelText('Delete First'));
+    expect(screen.queryByTitle('First')).toBeNull();
+    await fireEvent.click(screen.getByTestId('toast-action'));
+    await waitFor(() => expect(screen.getByTitle('First')).toBeTruthy());
+    expect(api.calls.some(([name]) => name === 'deleteChat')).toBe(false);
+  });
+
+  test('a chat is renamed in place', async () => {
+    const { api } = await open({ chats: [chat('a', 'First')] });
+    await fireEvent.click(await screen.findByLabelText('Rename First'));
+    const field = screen.getByLabelText('Name of the chat');
+    await fireEvent.input(field, { target: { value: 'Better' } });
+    await fireEvent.keyDown(field, { key: 'Enter' });
+    expect(api.calls).toContainEqual(['renameChat', 'a', 'Better']);
+    expect(screen.getByTitle('Better')).toBeTruthy();
+  });
+
+  test('an answer that goes on while its chat is opened is taken up where it stands', async () => {
+    const stored = chat('a', 'First');
+    stored.messages[1] = message(2, 'assistant', 'Half of ', { writing: true, generated: 2 });
+    const { api } = await open({ chats: [stored] });
+    await fireEvent.click(await screen.findByTitle('First'));
+    await screen.findByText('Half of');
+    const token = (generated: number, more: string) =>
+      api.emit({
+        type: 'worker',
+        event: { type: 'token', session: 'a', text: more, generated, tok_s: 9 },
+      });
+    token(2, 'of ');
+    token(3, 'it.');
+    await waitFor(() =>
+      expect(screen.getByTestId('assistant-message').textContent).toContain('Half of it.'),
+    );
+  });
+
+  test('when the worker dies the answer says so and the window goes on', async () => {
+    const { api } = await open({ pace: 1 });
+    await type('Budgets?');
+    await enter();
+    await screen.findByTestId('stop');
+    api.emit({
+      type: 'status',
+      status: { state: 'restarting', message: 'The model process stopped; starting it again.' },
+    });
+    await waitFor(() =>
+      expect(screen.getByTestId('banner').textContent).toContain('starting it again'),
+    );
+    expect(screen.getByTestId('failure').textContent).toContain('starting it again');
+    expect(screen.getByTestId('send')).toBeTruthy();
+  });
+});
+
+describe('models', () => {
+  test('without a model the window shows where to get one', async () => {
+    await open({ model: null });
+    const welcome = screen.getByTestId('welcome');
+    expect(within(welcome).getByText('First, a model')).toBeTruthy();
+    expect(within(welcome).getAllByTestId('model-entry')).toHaveLength(3);
+    expect(screen.getByTestId<HTMLButtonElement>('send').disabled).toBe(true);
+  });
+
+  test('a download shows its progress and can be cancelled', async () => {
+    const { app } = await open({ model: null });
+    await fireEvent.click(screen.getByLabelText(/^Download Qwen3 4B/));
+    await screen.findByText('881 MiB of 2.3 GiB · 10.7 MiB/s · 2 min 20 s left');
+    await fireEvent.click(screen.getByText('Cancel'));
+    await waitFor(() => expect(app.models.fetches.get('qwen3-4b')?.phase).toBe('cancelled'));
+    expect(screen.getByLabelText(/^Download Qwen3 4B/)).toBeTruthy();
+  });
+});
+
+test('preferences survive a restart of the window', async () => {
+  const { app } = await open();
+  app.setBudget(512);
+  await fireEvent.click(screen.getByTestId('policy-window'));
+  app.prefs.sampling.temperature = 0;
+  app.prefs.save();
+  const again = new App(new PreviewApi(), localStorage, noPdf);
+  expect(again.prefs.cacheOptions).toMatchObject({ budget: 512, policy: 'window' });
+  expect(again.prefs.nextSampling.temperature).toBe(0);
+});
