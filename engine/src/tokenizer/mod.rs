@@ -61,7 +61,7 @@ pub struct Tokenizer {
 
 enum Model {
     Bpe(Box<Bpe>),
-    Spm(Spm),
+    Spm(Box<Spm>),
 }
 
 struct Specials {
@@ -93,7 +93,7 @@ impl Tokenizer {
             "llama" => {
                 let vocab = Vocab::from_gguf(meta, Some((1, 2)), true)?;
                 let spm = Spm::new(meta, &vocab)?;
-                (vocab, Model::Spm(spm))
+                (vocab, Model::Spm(Box::new(spm)))
             }
             other => return Err(TokenizerError::Model(other.to_owned())),
         };
