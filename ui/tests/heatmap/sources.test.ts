@@ -16,7 +16,7 @@ const spans: Span[] = [
 ];
 
 describe('the context in the words of the chat', () => {
-  const outline = new Outline(spans, messages, 70);
+  const outline = new Outline(spans, messages);
 
   test('names what stands at a position, a hidden system prompt notwithstanding', () => {
     expect(outline.nameAt(5)).toBe('System prompt');
@@ -27,20 +27,20 @@ describe('the context in the words of the chat', () => {
   });
 
   test('leads to the message of a position', () => {
-    expect(outline.messageAt(40)).toBe(0);
-    expect(outline.messageAt(65)).toBe(1);
-    expect(outline.messageAt(12)).toBeNull();
-    expect(outline.messageAt(70)).toBeNull();
+    expect(outline.messageAt(40, 70)).toBe(0);
+    expect(outline.messageAt(65, 70)).toBe(1);
+    expect(outline.messageAt(12, 70)).toBeNull();
+    expect(outline.messageAt(70, 70)).toBeNull();
   });
 
   test('marks pages and turns', () => {
-    expect(outline.marks().map((m) => `${m.at} ${m.label}`)).toEqual(['15 p1', '35 p2', '55 Q1']);
+    expect(outline.marks().map((m) => `${m.at} ${m.label}`)).toEqual(['55 Q1', '15 p1', '35 p2']);
   });
 
   test('adds up tokens and kept share by source', () => {
     const kept = new Uint8Array(70).fill(255);
     kept.fill(0, 35, 55);
-    const sources = outline.sources(kept);
+    const sources = outline.sources(kept, 70);
     expect(sources.map((s) => [s.name, s.tokens, s.kept])).toEqual([
       ['System prompt', 10, 1],
       ['Chat template', 5, 1],
@@ -52,6 +52,6 @@ describe('the context in the words of the chat', () => {
   });
 
   test('says nothing where nothing is missing', () => {
-    expect(leftOut(outline.sources(new Uint8Array(70).fill(255)))).toBeUndefined();
+    expect(leftOut(outline.sources(new Uint8Array(70).fill(255), 70))).toBeUndefined();
   });
 });

@@ -27,6 +27,9 @@ export interface Geometry {
 /** Shades between evicted and kept; height says the same, so that colour is never needed. */
 const SHADES = 16;
 
+/** Height of a bar at the usual size of type, in CSS pixels. */
+export const BAR_AT_16PX = 14;
+
 export function stripHeight({ rows, rowHeight }: Geometry): number {
   return rows * rowHeight;
 }
@@ -133,36 +136,48 @@ function drawMarks(
   { width, rows, rowHeight, barHeight }: Geometry,
   top: number,
 ): void {
-  ctx.font = '9px "Inter Variable", sans-serif';
+  ctx.font = `${(9 * barHeight) / BAR_AT_16PX}px "Inter Variable", sans-serif`;
   ctx.textBaseline = 'alphabetic';
-  const free = new Float32Array(rows).fill(-Infinity);
-  // Turns first: where there is no room for every label, pages give way.
-  const ordered = [...marks].sort((a, b) =>
-    a.kind === b.kind ? a.at - b.at : a.kind === 'turn' ? -1 : 1,
-  );
+  const lastTick = new Float32Array(rows).fill(-Infinity);
   const taken: { row: number; from: number; to: number }[] = [];
-  for (const mark of ordered) {
+  for (const mark of marks) {
     const i = Math.floor((mark.at * width * rows) / bins.room);
     const row = Math.floor(i / width);
     if (row >= rows) continue;
     const x = i % width;
     const y = row * rowHeight + top;
     const turn = mark.kind === 'turn';
-    if (!turn && x - (free[row] ?? 0) < 3) continue;
-    if (!turn) free[row] = x;
-    const label = ctx.measureText(mark.label).width;
     const from = x + 3;
+    const to = from + labelWidth(ctx, mark.label);
+    const room = turn ? 3 : 12;
     const blocked =
-      from + label > width ||
-      taken.some((t) => t.row === row && from - 3 < t.to && from + label + 3 > t.from);
+      to > width || taken.some((t) => t.row === row && from - room < t.to && to + room > t.from);
     ctx.fillStyle = turn ? palette.turn : palette.page;
-    if (turn) ctx.fillRect(x, blocked ? y : y - 9, 1.5, barHeight + (blocked ? 0 : 9));
-    else ctx.fillRect(x, y - 3, 1, 4);
+    if (turn) {
+      ctx.fillRect(x, blocked ? y : y - 9, 1.5, barHeight + (blocked ? 0 : 9));
+    } else if (!blocked || x - (lastTick[row] ?? 0) >= 6) {
+      ctx.fillRect(x, y - 3, 1, 4);
+      lastTick[row] = x;
+    }
     if (blocked) continue;
-    taken.push({ row, from, to: from + label });
+    taken.push({ row, from, to });
     ctx.fillStyle = turn ? palette.turn : palette.label;
     ctx.fillText(mark.label, from, y - 3);
   }
+}
+
+/** Measuring text is slow, and there are few different labels. */
+const widths = new Map<string, number>();
+
+function labelWidth(ctx: CanvasRenderingContext2D, label: string): number {
+  const key = `${ctx.font} ${label}`;
+  let width = widths.get(key);
+  if (width === undefined) {
+    width = ctx.measureText(label).width;
+    if (widths.size > 5000) widths.clear();
+    widths.set(key, width);
+  }
+  return width;
 }
 
 function shadesOf({ keptLow, keptHigh }: Palette): string[] {

@@ -29,12 +29,18 @@ export interface Mark {
 export class Outline {
   /** The worker may count a system prompt that the chat does not show. */
   readonly #hidden: number;
+  /** Number of the question that each message belongs to. */
+  readonly #turns: number[] = [];
 
   constructor(
     readonly spans: Span[],
     readonly messages: StoredMessage[],
-    readonly total: number,
   ) {
+    let turn = 0;
+    for (const message of messages) {
+      if (message.role === 'user') turn += 1;
+      this.#turns.push(turn);
+    }
     const system = spans.some(
       (s) => s.message === 0 && s.kind.type === 'text' && s.kind.role === 'system',
     );
@@ -56,11 +62,11 @@ export class Outline {
   }
 
   /** Index into the chat's messages of what stands at a position. */
-  messageAt(position: number): number | null {
+  messageAt(position: number, total: number): number | null {
     const span = this.spanAt(position);
     if (span) return this.#index(span);
     // Past what has been laid out lies the answer that is being written.
-    return position < this.total && this.messages.length > 0 ? this.messages.length - 1 : null;
+    return position < total && this.messages.length > 0 ? this.messages.length - 1 : null;
   }
 
   nameAt(position: number): string {
@@ -77,20 +83,22 @@ export class Outline {
       .map((s) => [s.start, s.end]);
   }
 
+  /** Turns first: where there is no room for every label, pages give way. */
   marks(): Mark[] {
-    return this.spans.flatMap((span): Mark[] => {
+    const marks = this.spans.flatMap((span): Mark[] => {
       if (span.kind.type === 'page') {
         return [{ at: span.start, kind: 'page', label: `p${span.kind.page}` }];
       }
       const index = this.#index(span);
       if (span.kind.type !== 'text' || span.kind.role === 'system' || index === null) return [];
       const letter = span.kind.role === 'user' ? 'Q' : 'A';
-      return [{ at: span.start, kind: 'turn', label: `${letter}${this.#turn(index)}` }];
+      return [{ at: span.start, kind: 'turn', label: `${letter}${this.#turns[index] ?? 0}` }];
     });
+    return [...marks.filter((m) => m.kind === 'turn'), ...marks.filter((m) => m.kind === 'page')];
   }
 
   /** Tokens and kept share of everything in the context, in its order. */
-  sources(kept: Uint8Array): Source[] {
+  sources(kept: Uint8Array, total: number): Source[] {
     const sources = new Map<string, Source & { sum: number }>();
     const add = (key: string, name: string, message: number | null, start: number, end: number) => {
       let source = sources.get(key);
@@ -119,9 +127,9 @@ export class Outline {
         add(shown ? `${index}` : name, name, shown ? index : null, span.start, span.end);
       }
     }
-    if (this.total > laidOut && this.messages.length > 0) {
+    if (total > laidOut && this.messages.length > 0) {
       const index = this.messages.length - 1;
-      add(`${index}`, this.#textName(index), index, laidOut, this.total);
+      add(`${index}`, this.#textName(index), index, laidOut, total);
     }
     return [...sources.values()].map(({ sum, ...source }) => ({
       ...source,
@@ -149,11 +157,7 @@ export class Outline {
   }
 
   #textName(index: number): string {
-    return `${this.messages[index]?.role === 'user' ? 'Question' : 'Answer'} ${this.#turn(index)}`;
-  }
-
-  #turn(index: number): number {
-    return this.messages.slice(0, index + 1).filter((m) => m.role === 'user').length;
+    return `${this.messages[index]?.role === 'user' ? 'Question' : 'Answer'} ${this.#turns[index] ?? 0}`;
   }
 }
 
