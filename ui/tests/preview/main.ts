@@ -24,7 +24,20 @@ const chat = (id: string, title: string, ago: number): Chat => ({
 });
 
 const files = new Map<string, ArrayBuffer>();
-for (const name of ['twocol-lorem', 'encrypted-user-foo-owner-bar', 'scan-image-only']) {
+const PDFS = [
+  'broken-xref',
+  'cjk-japanese-90ms-rksj',
+  'cjk-vertical-no-tounicode',
+  'encrypted-empty-password-aes256r6',
+  'encrypted-user-foo-owner-bar',
+  'form-field-values',
+  'ligatures',
+  'rotated90-table',
+  'rtl-arabic-latin',
+  'scan-image-only',
+  'twocol-lorem',
+];
+for (const name of PDFS) {
   const response = await fetch(`/@fs${import.meta.env.PREVIEW_PDFS}/${name}.pdf`);
   if (response.ok) files.set(`/docs/${name}.pdf`, await response.arrayBuffer());
 }
