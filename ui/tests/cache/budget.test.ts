@@ -60,6 +60,7 @@ test('the recent window follows the policy', () => {
     hot_peak_bytes: 0,
     full_bytes: 0,
     kept: 0.2,
+    past_context: false,
   };
   const options = {
     budget: 200,

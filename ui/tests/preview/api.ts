@@ -100,6 +100,8 @@ export interface PreviewOptions {
 export class PreviewApi implements Api {
   readonly calls: [name: string, ...args: unknown[]][] = [];
   picked: string[] = [];
+  /** Questions are taken but not answered. */
+  hold = false;
   #emit: (events: AppEvent[]) => void = () => undefined;
   #drag: (event: DragEvent) => void = () => undefined;
   #model: ModelInfo | null;
@@ -115,6 +117,10 @@ export class PreviewApi implements Api {
     const pause = (ms: number) =>
       pace === 0 ? Promise.resolve() : new Promise<void>((done) => setTimeout(done, ms * pace));
     this.#worker = new FakeWorker((event) => this.emit({ type: 'worker', event }), pause);
+  }
+
+  chatIds(): string[] {
+    return [...this.#chats.keys()];
   }
 
   emit(...events: AppEvent[]): void {
@@ -232,11 +238,12 @@ export class PreviewApi implements Api {
     chat.messages.push(asked);
     const soFar = structuredClone(chat.messages);
     chat.messages.push(answer);
-    void this.#worker.answer(id, soFar, question.cache, REPLY).then((text) => {
-      answer.text = text;
-      answer.finish = 'eos';
-      answer.writing = false;
-    });
+    if (!this.hold)
+      void this.#worker.answer(id, soFar, question.cache, REPLY).then((text) => {
+        answer.text = text;
+        answer.finish = 'eos';
+        answer.writing = false;
+      });
     this.emit({ type: 'chats_changed' });
     return Promise.resolve(structuredClone({ chat: chat.summary, question: asked, answer }));
   }

@@ -129,6 +129,7 @@ export class FakeWorker {
       hot_peak_bytes: state.peak,
       full_bytes: n * KV_BYTES,
       kept: kept.reduce((sum, k) => sum + k, 0) / 255 / Math.max(1, n),
+      past_context: false,
     };
     let binary = '';
     for (const byte of kept) binary += String.fromCharCode(byte);

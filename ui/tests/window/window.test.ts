@@ -253,19 +253,40 @@ describe('chats', () => {
     );
   });
 
+  test('a question asked while the model still loads is sent, and says what it waits for', async () => {
+    const { api } = await open({ model: null });
+    api.emit({ type: 'status', status: { state: 'loading', name: 'SmolLM2', fraction: 0.4 } });
+    await type('Budgets?');
+    expect(screen.getByTestId<HTMLButtonElement>('send').disabled).toBe(false);
+    api.hold = true;
+    await enter();
+    await screen.findByText('Waiting for the model');
+  });
+
+  test('a budget that cannot be had is said, and ends no answer', async () => {
+    const { api } = await open({ chats: [chat('a', 'First')] });
+    await fireEvent.click(await screen.findByTitle('First'));
+    const message = 'There is no memory for that budget.';
+    api.emit({ type: 'worker', event: { type: 'failed', session: 'a', code: 'oom', message } });
+    await screen.findByText(message);
+    expect(screen.queryByTestId('failure')).toBeNull();
+  });
+
   test('when the worker dies the answer says so and the window goes on', async () => {
     const { api } = await open({ pace: 1 });
     await type('Budgets?');
     await enter();
     await screen.findByTestId('stop');
-    api.emit({
-      type: 'status',
-      status: { state: 'restarting', message: 'The model process stopped; starting it again.' },
-    });
-    await waitFor(() =>
-      expect(screen.getByTestId('banner').textContent).toContain('starting it again'),
+    const session = api.chatIds()[0] ?? '';
+    const gone = 'The engine stopped while it wrote this answer.';
+    api.emit(
+      { type: 'status', status: { state: 'restarting', message: 'Starting the engine again.' } },
+      { type: 'worker', event: { type: 'failed', session, code: 'worker_lost', message: gone } },
     );
-    expect(screen.getByTestId('failure').textContent).toContain('starting it again');
+    await waitFor(() =>
+      expect(screen.getByTestId('banner').textContent).toContain('Starting the engine again.'),
+    );
+    expect(screen.getByTestId('failure').textContent).toBe(gone);
     expect(screen.getByTestId('send')).toBeTruthy();
   });
 });

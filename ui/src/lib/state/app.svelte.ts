@@ -132,8 +132,7 @@ export class App {
   #applyStatus(status: App['models']['status']): void {
     const before = this.models.current?.path;
     this.models.status = status;
-    if (status.state === 'restarting') this.chats.forgetAll(status.message);
-    else if (status.state === 'idle' || status.state === 'loading') this.chats.forgetAll();
+    if (status.state !== 'ready' && status.state !== 'starting') this.chats.forgetAll();
     if (status.state === 'ready' && status.model.path !== before) this.attachments.recount();
     if (status.state === 'ready' || status.state === 'idle') void this.models.refresh();
   }

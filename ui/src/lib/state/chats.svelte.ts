@@ -170,6 +170,11 @@ export class Chats {
 
   apply(event: SessionEvent): void {
     const session = this.#session(event.session);
+    if (event.type === 'failed' && !session.busy) {
+      // Not the end of an answer: a budget that could not be had, for instance.
+      this.toasts.error(event.message);
+      return;
+    }
     if (!session.busy && (event.type === 'prefill' || event.type === 'token')) {
       session.begin(session.options ?? this.prefs.cacheOptions);
     }
@@ -177,15 +182,9 @@ export class Chats {
     if (event.type === 'finished' || event.type === 'failed') this.#settle(session);
   }
 
-  /** The worker process is gone, and every cache with it. */
-  forgetAll(interrupted?: string): void {
-    for (const session of this.#sessions.values()) {
-      if (interrupted !== undefined && session.busy) {
-        session.fail('interrupted', interrupted);
-        this.#settle(session);
-      }
-      session.forget();
-    }
+  /** The worker's caches are gone. Answers that this cuts off are reported one by one. */
+  forgetAll(): void {
+    for (const session of this.#sessions.values()) session.forget();
   }
 
   #session(id: string): Session {

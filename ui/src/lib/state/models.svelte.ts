@@ -20,6 +20,11 @@ export class Models {
     return this.status.state === 'ready' ? this.status.model : null;
   }
 
+  /** A question can be asked: a model is open, or will be. */
+  get answerable(): boolean {
+    return this.status.state !== 'idle' && this.status.state !== 'failed';
+  }
+
   async refresh(): Promise<void> {
     await this.#try(async () => {
       this.entries = await this.api.models();
@@ -77,7 +82,7 @@ export class Models {
     await this.refresh();
     this.fetches.delete(id);
     const path = this.entries.find((entry) => entry.id === id)?.path;
-    if (path && this.status.state === 'idle') await this.load(path);
+    if (path && !this.answerable) await this.load(path);
   }
 
   async #try(action: () => Promise<void>): Promise<void> {

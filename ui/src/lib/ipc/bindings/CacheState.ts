@@ -35,4 +35,8 @@ full_bytes: number,
 /**
  * Mean kept fraction over all positions, 0 to 1.
  */
-kept: number, };
+kept: number, 
+/**
+ * Whether the chat is longer than the trained context, so that kept entries had to be moved together.
+ */
+past_context: boolean, };
