@@ -116,9 +116,11 @@ impl Context {
 
     /// All layers for one chunk; where it fails, the cache stands where it stood before.
     fn pass(&mut self, ids: &[u32], watch: &mut dyn FnMut(usize) -> bool) -> Result<Tensor> {
-        let start = self.cache.n_seen();
+        let config = &self.model.config;
+        self.cache.stay_in_context(ids.len() as u32, config.context, self.model.rope())?;
+        let (start, angle) = (self.cache.n_seen(), self.cache.angle());
         let mut watched = Watched { cache: &mut self.cache, watch };
-        match self.model.forward(ids, start, &mut watched) {
+        match self.model.forward(ids, angle, &mut watched) {
             Ok(hidden) => {
                 self.cache.advance(ids.len() as u32);
                 self.ids.extend_from_slice(ids);

@@ -61,6 +61,11 @@ pub enum Error {
     /// A computation failed on the device.
     #[error("The computation failed ({0}); load the model again.")]
     Compute(candle_core::Error),
+    /// Everything is kept, and the trained context is full.
+    #[error(
+        "The chat fills the {0} tokens that the model was trained for, and the policy \"full\" keeps them all; choose h2o or window to go on."
+    )]
+    ContextFull(u32),
     /// A position outside of what the session holds.
     #[error("Positions {start} to {end} are outside of this chat, which holds {n_seen} tokens.")]
     Range {
@@ -93,6 +98,7 @@ impl Error {
             Self::Options(_) => "options",
             Self::OutOfMemory(_) => "out_of_memory",
             Self::Compute(_) => "compute",
+            Self::ContextFull(_) => "context_full",
             Self::Range { .. } => "range",
             Self::Stopped => "stopped",
             Self::Empty => "empty",

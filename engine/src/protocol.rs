@@ -429,6 +429,8 @@ pub struct CacheState {
     pub full_bytes: u64,
     /// Mean kept fraction over all positions, 0 to 1.
     pub kept: f32,
+    /// Whether the chat is longer than the trained context, so that kept entries had to be moved together.
+    pub past_context: bool,
 }
 
 /// Kept fractions of neighbouring positions.

@@ -6,7 +6,7 @@ use half::f16;
 use crate::attention::cpu::{Entries, Rows};
 use crate::attention::{cpu, floats, ops};
 use crate::error::Result;
-use crate::model::Config;
+use crate::model::{Config, Rope};
 use crate::protocol::KvType;
 
 /// K and V `[kv_heads, capacity, head_dim]`; the first `len` slots are in use, each KV head's in ascending
@@ -20,6 +20,9 @@ pub struct HotLayer {
     pub positions: Vec<Vec<u32>>,
     /// Accumulated column sums, `[kv_heads][len]`.
     pub scores: Vec<Vec<f32>>,
+    /// The positions that the keys are rotated for, `[kv_heads][len]`: their own, until the chat passes the
+    /// trained context (see [`HotLayer::rotate_to`]).
+    pub angles: Vec<Vec<u32>>,
     /// Column sums that still lie on the device, `[kv_heads, some len]`: fetched before an eviction only.
     pending: Option<Tensor>,
 }
@@ -42,6 +45,7 @@ impl HotLayer {
             head_dim: config.head_dim,
             positions: vec![Vec::new(); config.kv_heads],
             scores: vec![Vec::new(); config.kv_heads],
+            angles: vec![Vec::new(); config.kv_heads],
             pending: None,
         })
     }
@@ -84,18 +88,41 @@ impl HotLayer {
         Ok(())
     }
 
-    /// Appends the entries of `n` tokens at positions from `first`; there must be room for them.
+    /// Appends the entries of `n` tokens at positions from `first`, rotated for `angle` and on; there must be
+    /// room for them.
     ///
     /// # Errors
     /// When the device fails.
-    pub fn append(&mut self, k: &Tensor, v: &Tensor, first: u32) -> Result<()> {
+    pub fn append(&mut self, k: &Tensor, v: &Tensor, first: u32, angle: u32) -> Result<()> {
         let (len, n) = (self.len(), k.dim(1)?);
         self.k.slice_set(&k.to_dtype(self.k.dtype())?, 1, len)?;
         self.v.slice_set(&v.to_dtype(self.v.dtype())?, 1, len)?;
-        for (positions, scores) in self.positions.iter_mut().zip(&mut self.scores) {
-            positions.extend(first..first + n as u32);
-            scores.resize(len + n, 0.0);
+        for head in 0..self.positions.len() {
+            self.positions[head].extend(first..first + n as u32);
+            self.angles[head].extend(angle..angle + n as u32);
+            self.scores[head].resize(len + n, 0.0);
         }
+        Ok(())
+    }
+
+    /// Rotates every key on or back, so that the entries of each KV head stand at neighbouring angles and the
+    /// last one just before `end`. Rotations compose, so nothing is computed anew.
+    ///
+    /// # Errors
+    /// When the device fails.
+    pub fn rotate_to(&mut self, end: u32, rope: &Rope) -> Result<()> {
+        let len = self.len() as u32;
+        let first = end - len;
+        let turns: Vec<i64> = self
+            .angles
+            .iter()
+            .flat_map(|of_head| (first..end).zip(of_head))
+            .map(|(to, &from)| i64::from(to) - i64::from(from))
+            .collect();
+        let keys = self.k.narrow(1, 0, len as usize)?.contiguous()?.to_dtype(DType::F32)?;
+        let turned = rope.turn(&keys, &turns)?.to_dtype(self.k.dtype())?;
+        self.k.slice_set(&turned, 1, 0)?;
+        self.angles.iter_mut().for_each(|of_head| *of_head = (first..end).collect());
         Ok(())
     }
 
@@ -164,12 +191,21 @@ impl HotLayer {
                 x.slice_set(&x.gather(&index, 1)?, 1, 0)?;
             }
         }
-        for ((positions, scores), slots) in self.positions.iter_mut().zip(&mut self.scores).zip(slots) {
-            *positions = slots.iter().map(|&slot| positions[slot as usize]).collect();
-            *scores = slots.iter().map(|&slot| scores[slot as usize]).collect();
+        for (head, slots) in slots.iter().enumerate() {
+            pick(&mut self.positions[head], slots);
+            pick(&mut self.angles[head], slots);
+            pick(&mut self.scores[head], slots);
         }
         Ok(())
     }
+}
+
+/// Leaves only the values of `slots`, which ascend.
+fn pick<T: Copy>(values: &mut Vec<T>, slots: &[u32]) {
+    for (to, &from) in slots.iter().enumerate() {
+        values[to] = values[from as usize];
+    }
+    values.truncate(slots.len());
 }
 
 /// Moves the kept rows of every KV head to its front, in place.

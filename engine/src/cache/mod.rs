@@ -9,7 +9,7 @@ use std::ops::Range;
 use candle_core::{Device, Tensor};
 
 use crate::error::{Error, Result};
-use crate::model::{Attend, Config};
+use crate::model::{Attend, Config, Rope};
 use crate::protocol::{CacheOptions, CacheState, KeptPatch, KvType};
 
 use layer::HotLayer;
@@ -35,6 +35,8 @@ pub struct Cache {
     pins: Vec<Range<u32>>,
     bytes_per_token: u64,
     n_seen: u32,
+    /// The position that the next token's key is rotated for.
+    angle: u32,
     phase: Phase,
     peak_bytes: u64,
 }
@@ -59,6 +61,7 @@ impl Cache {
             pins: Vec::new(),
             bytes_per_token: bytes_per_token(config, options.kv),
             n_seen: 0,
+            angle: 0,
             phase: Phase::Prefill,
             peak_bytes: 0,
         })
@@ -87,6 +90,39 @@ impl Cache {
     /// Counts `n` tokens as seen, once they have been through all layers.
     pub fn advance(&mut self, n: u32) {
         self.n_seen += n;
+        self.angle += n;
+    }
+
+    /// The position that the next token's query and key are rotated for: its own, until the chat passes the
+    /// trained context.
+    pub fn angle(&self) -> u32 {
+        self.angle
+    }
+
+    /// Makes room for `n` more tokens inside a trained context of `context`: where they would pass it, the
+    /// kept keys are rotated back to neighbouring angles, as StreamingLLM does (arXiv 2309.17453, section
+    /// 3.2). Positions keep counting.
+    ///
+    /// # Errors
+    /// [`Error::ContextFull`] where the policy keeps more than the context holds.
+    pub fn stay_in_context(&mut self, n: u32, context: u32, rope: &Rope) -> Result<()> {
+        if self.angle + n <= context {
+            return Ok(());
+        }
+        if self.policy.keeps_all() {
+            return Err(Error::ContextFull(context));
+        }
+        // Where the budget itself fills the context, an eighth of it makes way, and not for every token anew.
+        let most = self.budget.min(context - context / 8).min(context.saturating_sub(n)).max(MIN_BUDGET);
+        for i in 0..self.layers.len() {
+            self.evict(i, self.n_seen, most)?;
+        }
+        let end = self.layers.iter().map(HotLayer::len).max().unwrap_or(0) as u32;
+        for layer in self.layers.iter_mut().filter(|layer| layer.len() > 0) {
+            layer.rotate_to(end, rope)?;
+        }
+        self.angle = end;
+        Ok(())
     }
 
     /// Positions that no policy may evict, in place of those before.
@@ -118,7 +154,7 @@ impl Cache {
         self.check(checked_budget(budget)?, &self.pins)?;
         self.budget = budget;
         for i in 0..self.layers.len() {
-            self.evict(i, self.n_seen)?;
+            self.evict(i, self.n_seen, self.budget)?;
         }
         self.shrink()
     }
@@ -171,7 +207,13 @@ impl Cache {
             drop_entries(layer, &mut self.ledger, &slots)?;
         }
         self.ledger.truncate(n);
+        if self.angle == self.n_seen {
+            (self.n_seen, self.angle) = (n.min(self.n_seen), n.min(self.n_seen));
+            return Ok(());
+        }
         self.n_seen = self.n_seen.min(n);
+        let last = self.layers.iter().flat_map(|layer| &layer.angles).filter_map(|angles| angles.last());
+        self.angle = last.max().map_or(0, |last| last + 1);
         Ok(())
     }
 
@@ -201,6 +243,7 @@ impl Cache {
             hot_peak_bytes: self.peak_bytes,
             full_bytes: u64::from(self.n_seen) * self.bytes_per_token,
             kept: self.ledger.mean(),
+            past_context: self.angle < self.n_seen,
         }
     }
 
@@ -238,10 +281,10 @@ impl Cache {
         layer.set_capacity(grown.min(bound.max(need)))
     }
 
-    /// Evicts from one layer down to the budget.
-    fn evict(&mut self, i: usize, n_seen: u32) -> Result<()> {
+    /// Evicts from one layer down to `budget`.
+    fn evict(&mut self, i: usize, n_seen: u32, budget: u32) -> Result<()> {
         let layer = &mut self.layers[i];
-        if layer.len() <= self.budget as usize || self.policy.keeps_all() {
+        if layer.len() <= budget as usize || self.policy.keeps_all() {
             return Ok(());
         }
         layer.fetch_scores()?;
@@ -252,7 +295,7 @@ impl Cache {
             .zip(&layer.scores)
             .map(|(positions, scores)| {
                 let entries = policy::Entries { positions, scores, n_seen };
-                policy::keep(&*self.policy, &entries, self.budget, &self.options, &pinned)
+                policy::keep(&*self.policy, &entries, budget, &self.options, &pinned)
             })
             .collect();
         drop_entries(layer, &mut self.ledger, &slots)
@@ -265,7 +308,7 @@ impl Attend for Cache {
         let n = k.dim(1)?;
         self.reserve(layer, n)?;
         let hot = &mut self.layers[layer];
-        hot.append(k, v, self.n_seen)?;
+        hot.append(k, v, self.n_seen, self.angle)?;
         self.ledger.add(self.n_seen, n as u32, k.dim(0)? as u32);
         let out = hot.attend(q, self.n_seen)?;
         let over = hot.len().saturating_sub(self.budget as usize);
@@ -275,7 +318,7 @@ impl Attend for Cache {
             Phase::Decode => over >= self.options.evict_every as usize,
         };
         if due {
-            self.evict(layer, self.n_seen + n as u32)?;
+            self.evict(layer, self.n_seen + n as u32, self.budget)?;
         }
         Ok(out)
     }

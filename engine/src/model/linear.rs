@@ -10,12 +10,13 @@ use candle_core::{DType, Module, Tensor};
 use gemm::Parallelism;
 use rayon::prelude::*;
 
+use super::gemv::gemv;
 use crate::attention::floats;
 use crate::error::Result;
 
-/// From this many rows on, the CPU dequantizes a tile of the weights once and multiplies in f32:
-/// the dequantization is shared by all rows, and a GEMM beats one dot product at a time.
-const GEMM_ROWS: usize = 24;
+/// From this many rows on, the CPU dequantizes a tile of K-quants once and multiplies in f32: the
+/// dequantization is shared by all rows, and a GEMM beats one dot product at a time.
+const K_QUANT_GEMM_ROWS: usize = 24;
 
 /// Bytes of one dequantized tile: it stays in the L2 cache of a core.
 const TILE_BYTES: usize = 256 << 10;
@@ -43,8 +44,8 @@ impl Linear {
     /// # Errors
     /// When the device fails.
     pub fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        let y = match x.dim(0)? >= GEMM_ROWS && x.device().is_cpu() {
-            true => self.tiled(x)?,
+        let y = match x.device().is_cpu() {
+            true => self.forward_cpu(x)?,
             false => None,
         };
         let y = match y {
@@ -57,14 +58,21 @@ impl Linear {
         })
     }
 
-    /// `None` for a type that has no blocks: candle holds those as plain tensors.
-    fn tiled(&self, x: &Tensor) -> Result<Option<Tensor>> {
+    /// `None` where candle's own way is the better one: plain tensors, and few rows times K-quants.
+    fn forward_cpu(&self, x: &Tensor) -> Result<Option<Tensor>> {
         let (n_out, n_in) = self.weight.shape().dims2()?;
         let n = x.dim(0)?;
+        let k_quant = self.weight.dtype().block_size() > 32;
+        if k_quant && n < K_QUANT_GEMM_ROWS {
+            return Ok(None);
+        }
         let x = x.contiguous()?;
         let data = self.weight.data()?;
         let mut y = vec![0f32; n * n_out];
         let done = floats(&x, |x| {
+            if n == 1 {
+                return gemv(self.weight.dtype(), &data, x, &mut y);
+            }
             let shape = (n, n_in, n_out);
             match self.weight.dtype() {
                 GgmlDType::Q4_0 => gemm_tiles::<BlockQ4_0>(x, &data, shape, &mut y),

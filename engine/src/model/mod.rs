@@ -1,6 +1,7 @@
 //! One decoder for the llama family, told by the metadata what it is.
 
 mod config;
+mod gemv;
 mod linear;
 mod rope;
 
@@ -182,7 +183,7 @@ impl Model {
         &self.rope
     }
 
-    /// Passes `ids` at positions from `start` through all layers and returns the hidden states, `[n, width]`.
+    /// Passes `ids`, rotated for positions from `start`, through all layers and returns the hidden states, `[n, width]`.
     ///
     /// # Errors
     /// When the device fails, or `cache` says to stop.

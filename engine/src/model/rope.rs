@@ -86,6 +86,33 @@ impl Rope {
     }
 }
 
+impl Rope {
+    /// Rotates row `i` of `x` `[heads, n, head_dim]`, counted over all heads, on by `turns[i]` positions.
+    ///
+    /// # Errors
+    /// When the device fails.
+    pub fn turn(&self, x: &Tensor, turns: &[i64]) -> Result<Tensor> {
+        let (heads, n, d) = x.dims3()?;
+        let (sin, cos): (Vec<f32>, Vec<f32>) = turns
+            .iter()
+            .flat_map(|&turn| self.frequencies.iter().map(move |f| (turn as f64 * f).sin_cos()))
+            .map(|(sin, cos)| (sin as f32, cos as f32))
+            .unzip();
+        // The halves of each pair, [heads, n, head_dim / 2].
+        let dim = if self.interleaved { 3 } else { 2 };
+        let pairs = match self.interleaved {
+            true => x.reshape((heads, n, d / 2, 2))?,
+            false => x.reshape((heads, n, 2, d / 2))?,
+        };
+        let (a, b) = (pairs.narrow(dim, 0, 1)?.squeeze(dim)?, pairs.narrow(dim, 1, 1)?.squeeze(dim)?);
+        let cos = Tensor::from_vec(cos, (heads, n, d / 2), x.device())?;
+        let sin = Tensor::from_vec(sin, (heads, n, d / 2), x.device())?;
+        let turned_a = ((&a * &cos)? - (&b * &sin)?)?;
+        let turned_b = ((a * sin)? + (b * cos)?)?;
+        Ok(Tensor::stack(&[turned_a, turned_b], dim)?.reshape((heads, n, d))?)
+    }
+}
+
 /// YaRN (arXiv 2309.00071, section 3.2): fast pairs stay as they are, slow ones are interpolated.
 fn yarn(frequencies: &mut [f64], base: f64, factor: f64, trained: u32, beta_fast: f32, beta_slow: f32) {
     let half = frequencies.len() as f64;
@@ -96,5 +123,24 @@ fn yarn(frequencies: &mut [f64], base: f64, factor: f64, trained: u32, beta_fast
     for (i, frequency) in frequencies.iter_mut().enumerate() {
         let ramp = ((i as f64 - low) / (high - low).max(0.001)).clamp(0.0, 1.0);
         *frequency *= (1.0 - ramp) + ramp / factor;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn turning_a_key_on_equals_rotating_it_for_the_later_position() {
+        let device = &Device::Cpu;
+        for interleaved in [true, false] {
+            let frequencies = (0..8).map(|i| 10_000f64.powf(-f64::from(i) / 8.0)).collect();
+            let rope = Rope { frequencies, magnitude: 1.0, interleaved };
+            let x = Tensor::rand(-1f32, 1f32, (2, 3, 16), device).unwrap();
+            let at = |start| rope.rotate(&x, &rope.tables(start, 3, device).unwrap()).unwrap();
+            let turned = rope.turn(&at(5_000), &[-4_900; 6]).unwrap();
+            let difference = (turned - at(100)).unwrap().abs().unwrap().max_all().unwrap();
+            assert!(difference.to_scalar::<f32>().unwrap() < 1e-5);
+        }
     }
 }
