@@ -69,11 +69,7 @@ impl Answers {
         if text.trim().is_empty() {
             return Err(Problem::EmptyQuestion);
         }
-        match self.worker.status() {
-            Status::Idle => return Err(Problem::NoModel),
-            Status::Failed { .. } => return Err(Problem::WorkerDown),
-            _ => {}
-        }
+        answerable(self.worker.status())?;
         let mut running = self.running.lock().await;
         if chat.as_ref().is_some_and(|chat| running.contains_key(chat)) {
             return Err(Problem::Busy);
@@ -103,11 +99,7 @@ impl Answers {
         id: i64,
         request: impl FnOnce(Vec<engine::protocol::Message>) -> Request,
     ) -> Result<(), Problem> {
-        match self.worker.settled().await {
-            Status::Ready { .. } => {}
-            Status::Failed { .. } => return Err(Problem::WorkerDown),
-            _ => return Err(Problem::NoModel),
-        }
+        answerable(self.worker.settled().await)?;
         let chat = session.to_owned();
         let messages = self.store.run(move |db| chats::messages_before(db, &chat, id)).await?;
         let reply = {
@@ -253,8 +245,12 @@ impl Answers {
                 self.tell(event);
             }
             Event::Failed { session: Some(session), code, message } => {
-                let Some(answer) = self.running.lock().await.get(session).map(|entry| entry.answer) else { return };
-                self.fail(session, answer, code, message).await;
+                let answer = self.running.lock().await.get(session).map(|entry| entry.answer);
+                match answer {
+                    Some(answer) => self.fail(session, answer, code, message).await,
+                    // A budget that could not be had, for instance.
+                    None => self.tell(event),
+                }
             }
             Event::Memory { memory } => {
                 self.memory.send_replace(memory.clone());
@@ -275,7 +271,7 @@ impl Answers {
     }
 
     async fn cut_off(&self, sessions: Vec<SessionId>) {
-        const MESSAGE: &str = "The engine stopped while it wrote this answer; ask again to have it written anew";
+        const MESSAGE: &str = "The engine stopped while it wrote this answer; ask again to have it written anew.";
         for session in sessions {
             let answer = self.running.lock().await.get(&session).filter(|entry| entry.sent).map(|entry| entry.answer);
             if let Some(answer) = answer {
@@ -324,5 +320,14 @@ impl Answers {
 
     fn tell(&self, event: Event) {
         self.outbox.push(AppEvent::Worker { event });
+    }
+}
+
+/// Whether a question can be answered in this state, or may be in the one that follows.
+fn answerable(status: Status) -> Result<(), Problem> {
+    match status {
+        Status::Idle => Err(Problem::NoModel),
+        Status::Failed { code, message } => Err(Problem::Worker { code, message }),
+        Status::Starting | Status::Loading { .. } | Status::Ready { .. } | Status::Restarting { .. } => Ok(()),
     }
 }

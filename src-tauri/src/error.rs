@@ -9,14 +9,14 @@ use crate::api::ApiError;
 pub enum Problem {
     /// See [`rusqlite::Error`].
     #[error(
-        "The chats could not be read or saved ({0}); check that the disk is not full and the data folder can be written to"
+        "The chats could not be read or saved ({0}); check that the disk is not full and the data folder can be written to."
     )]
     Store(#[from] rusqlite::Error),
     /// The file was written by a later version, or is damaged.
-    #[error("The chats could not be opened ({0}); if a newer Cistern has used this data folder, use that one")]
+    #[error("The chats could not be opened ({0}); if a newer Cistern has used this data folder, use that one.")]
     Migration(#[from] rusqlite_migration::Error),
     /// A folder of ours.
-    #[error("The folder {} could not be made ({error}); check that it can be written to", path.display())]
+    #[error("The folder {} could not be made ({error}); check that it can be written to.", path.display())]
     Folder {
         /// The folder.
         path: PathBuf,
@@ -24,31 +24,31 @@ pub enum Problem {
         error: std::io::Error,
     },
     /// A chat that was deleted meanwhile, for instance by another window on the same data folder.
-    #[error("This chat is no longer there; choose another one")]
+    #[error("This chat is no longer there; choose another one.")]
     NoSuchChat,
     /// A second question while the first is being answered.
-    #[error("This chat is still being answered; wait for the end or stop it first")]
+    #[error("This chat is still being answered; wait for the end or stop it first.")]
     Busy,
     /// Nothing to send.
-    #[error("There is no question to send; write one first")]
+    #[error("There is no question to send; write one first.")]
     EmptyQuestion,
     /// Nothing to call a chat.
-    #[error("A chat needs a title; write at least one character")]
+    #[error("A chat needs a title; write at least one character.")]
     EmptyTitle,
     /// No model is open.
-    #[error("No model is open; choose one first")]
+    #[error("No model is open; choose one first.")]
     NoModel,
     /// The worker died under a command.
-    #[error("The engine stopped before it could do this; it is being started again, try once more in a moment")]
+    #[error("The engine stopped before it could do this; it is being started again, try once more in a moment.")]
     WorkerLost,
     /// The worker cannot be brought up.
-    #[error("The engine is not running; choose a model to start it again")]
+    #[error("The engine is not running; choose a model to start it again.")]
     WorkerDown,
     /// The sidecar is not beside our own executable.
-    #[error("The engine `{}` is missing; install Cistern again, or build it with `cargo build -p cistern-cli`", .0.display())]
+    #[error("The engine `{}` is missing; install Cistern again, or build it with `cargo build -p cistern-cli`.", .0.display())]
     WorkerMissing(PathBuf),
     /// The sidecar is there but does not start.
-    #[error("The engine `{}` could not be started ({error}); install Cistern again", path.display())]
+    #[error("The engine `{}` could not be started ({error}); install Cistern again.", path.display())]
     WorkerStart {
         /// The program.
         path: PathBuf,
@@ -57,7 +57,7 @@ pub enum Problem {
     },
     /// Window and engine are of different versions.
     #[error(
-        "The engine speaks version {theirs} of the protocol and the window version {ours}; install both from the same release"
+        "The engine speaks version {theirs} of the protocol and the window version {ours}; install both from the same release."
     )]
     WorkerVersion {
         /// Of this program.
@@ -74,10 +74,10 @@ pub enum Problem {
         message: String,
     },
     /// An answer of the wrong kind.
-    #[error("The engine gave an answer that does not fit the question; report this with the engine's log")]
+    #[error("The engine gave an answer that does not fit the question; report this with the engine's log.")]
     WorkerAnswer,
     /// A file that the window asked for.
-    #[error("{} could not be read ({error})", path.display())]
+    #[error("{} could not be read ({error}).", path.display())]
     File {
         /// The file.
         path: PathBuf,
@@ -85,25 +85,25 @@ pub enum Problem {
         error: std::io::Error,
     },
     /// A kind of file that the window has no business with.
-    #[error("{} is not a document that Cistern reads; choose a PDF, a text or a Markdown file", .0.display())]
+    #[error("{} is not a document that Cistern reads; choose a PDF, a text or a Markdown file.", .0.display())]
     FileKind(PathBuf),
     /// Larger than a document can sensibly be.
-    #[error("{} is larger than 512 MiB; split it and attach the part that matters", .0.display())]
+    #[error("{} is larger than 512 MiB; split it and attach the part that matters.", .0.display())]
     FileSize(PathBuf),
     /// Anything but a web address.
-    #[error("Only links to web pages can be opened (http or https)")]
+    #[error("Only links to web pages can be opened (http or https).")]
     LinkKind,
     /// The system could not open the browser.
-    #[error("The browser could not be opened ({0})")]
+    #[error("The browser could not be opened ({0}).")]
     Browser(String),
     /// The window named a model that this version does not know.
-    #[error("There is no model {0} in the catalogue; choose another one")]
+    #[error("There is no model {0} in the catalogue; choose another one.")]
     NoSuchModel(String),
     /// From a download.
-    #[error(transparent)]
+    #[error("{0}.")]
     Hub(#[from] hub::HubError),
     /// A background task was torn down, which only happens while the program ends.
-    #[error("Cistern is closing")]
+    #[error("Cistern is closing.")]
     Closing,
 }
 

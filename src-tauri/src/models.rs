@@ -102,7 +102,7 @@ impl Models {
             Err(HubError::Cancelled) => state.phase = FetchPhase::Cancelled,
             Err(error) => {
                 state.phase = FetchPhase::Failed;
-                state.message = Some(error.to_string());
+                state.message = Some(Problem::from(error).to_string());
             }
         }
         self.lock().remove(&entry.id);

@@ -98,7 +98,7 @@ fn is_ours(url: &Url, dev: Option<&Url>) -> bool {
 
 /// Without a place for chats there is nothing to show but the reason.
 fn refuse(app: &App, problem: &Problem) {
-    eprintln!("{problem}.");
+    eprintln!("{problem}");
     let handle = app.handle().clone();
     app.dialog()
         .message(problem.to_string())

@@ -221,14 +221,14 @@ impl Supervisor {
                     self.deaths.push(Instant::now());
                     if self.deaths.len() >= LOOP_DEATHS {
                         let message = format!(
-                            "The engine stopped {LOOP_DEATHS} times in a row, the last time because {how}; choose a model to try again"
+                            "The engine stopped {LOOP_DEATHS} times in a row, the last time because {how}; choose a model to try again."
                         );
                         self.set(Status::Failed { code: "worker_crash_loop".to_owned(), message });
                         if !self.wait_for_retry().await {
                             return;
                         }
                     } else {
-                        let message = format!("The engine stopped because {how}; it is being started again");
+                        let message = format!("The engine stopped because {how}; it is being started again.");
                         self.set(Status::Restarting { message });
                         sleep(RESTART_AFTER).await;
                     }

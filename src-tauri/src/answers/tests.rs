@@ -160,7 +160,7 @@ async fn a_question_for_a_model_that_never_opens_ends_with_the_reason() {
     let sent = desk.answers.send(question(None, "Anyone?")).await.unwrap();
     let chat = desk.ended(&sent.chat.id).await;
     let problem = chat.messages[1].problem.as_ref().unwrap();
-    assert!(problem.contains("not running"), "{problem}");
+    assert!(problem.contains("choose a model to try again"), "{problem}");
 }
 
 #[tokio::test]
