@@ -107,10 +107,10 @@ impl Hub {
         let checking = |done| progress(Progress { phase: Phase::Checking, done, total: entry.bytes, bytes_s: 0 });
         match verify(entry, &part, checking, cancel).await {
             Ok(()) => std::fs::rename(&part, &target).map_err(HubError::io(&target))?,
-            Err(error @ HubError::Checksum { .. }) => {
+            Err(HubError::Checksum { .. }) => {
                 // Going on from wrong bytes could never end well.
                 std::fs::remove_file(&part).map_err(HubError::io(&part))?;
-                return Err(error);
+                return Err(HubError::Damaged { file: entry.file.clone() });
             }
             Err(error) => return Err(error),
         }

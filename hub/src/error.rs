@@ -10,7 +10,7 @@ use hf_hub::HFError;
 #[non_exhaustive]
 pub enum HubError {
     /// No connection.
-    #[error("The model hub {endpoint} cannot be reached: check the network connection and try again ({reason})")]
+    #[error("The model hub {endpoint} cannot be reached ({reason}); check the network connection and try again.")]
     Offline {
         /// Its address.
         endpoint: String,
@@ -18,7 +18,7 @@ pub enum HubError {
         reason: String,
     },
     /// The connection broke again and again.
-    #[error("The download broke off after {done} of {total} bytes: try again, it goes on from there")]
+    #[error("The download broke off after {} of {}; try again, it goes on from there.", size(.done), size(.total))]
     Interrupted {
         /// Bytes on disk.
         done: u64,
@@ -26,7 +26,7 @@ pub enum HubError {
         total: u64,
     },
     /// The hub does not have it.
-    #[error("The hub has no file {file} in {repo}: it was moved or removed, choose another model")]
+    #[error("The hub has no file {file} in {repo}; it was moved or removed, choose another model.")]
     NotFound {
         /// Repository.
         repo: String,
@@ -34,19 +34,19 @@ pub enum HubError {
         file: String,
     },
     /// The hub wants a login or the acceptance of a licence.
-    #[error("The hub does not give out {repo} without a login: accept its licence on the hub's page and set HF_TOKEN")]
+    #[error("The hub does not give out {repo} without a login; accept its licence on the hub's page and set HF_TOKEN.")]
     Access {
         /// Repository.
         repo: String,
     },
     /// Too many requests.
-    #[error("The hub asks to slow down: wait some minutes and try again")]
+    #[error("The hub asks to slow down; wait some minutes and try again.")]
     RateLimited,
     /// Any other answer of the hub.
-    #[error("The hub answered with an error, try again later ({0})")]
+    #[error("The hub answered with an error ({0}); try again later.")]
     Hub(String),
     /// Not enough room.
-    #[error("{} has {free} bytes free and the model needs {needed}: free some space or set CISTERN_MODELS to another folder", folder.display())]
+    #[error("{} has {} free and the model needs {}; make room, or set CISTERN_MODELS to another folder.", folder.display(), size(.free), size(.needed))]
     DiskFull {
         /// Where the model should go.
         folder: PathBuf,
@@ -56,30 +56,36 @@ pub enum HubError {
         needed: u64,
     },
     /// The bytes differ from those of the catalogue.
-    #[error("{} is damaged or was changed (its SHA-256 is not the catalogue's): delete it and fetch it again", path.display())]
+    #[error("{} is damaged or was changed (its SHA-256 is not the catalogue's); delete it and fetch it again.", path.display())]
     Checksum {
         /// The file.
         path: PathBuf,
     },
+    /// The bytes that arrived differ from those of the catalogue.
+    #[error("{file} arrived damaged (its SHA-256 is not the catalogue's) and was thrown away; fetch it again.")]
+    Damaged {
+        /// File.
+        file: String,
+    },
     /// The hub offers another file than the catalogue names.
     #[error(
-        "The hub now holds another version of {file} than this Cistern knows: update Cistern or choose another model"
+        "The hub now holds another version of {file} than this Cistern knows; update Cistern or choose another model."
     )]
     Changed {
         /// File.
         file: String,
     },
     /// Another process downloads the same file.
-    #[error("Another Cistern is downloading {file} already: wait until it is done")]
+    #[error("Another Cistern is downloading {file} already; wait until it is done.")]
     Busy {
         /// File.
         file: String,
     },
     /// Stopped by the person.
-    #[error("The download was stopped; started again, it goes on from where it was")]
+    #[error("The download was stopped; started again, it goes on from where it was.")]
     Cancelled,
     /// The file system refused.
-    #[error("{} cannot be read or written: {source}", path.display())]
+    #[error("{} cannot be read or written ({source}); check that you may.", path.display())]
     Io {
         /// File or folder.
         path: PathBuf,
@@ -100,7 +106,7 @@ impl HubError {
             Self::RateLimited => "hub_rate_limited",
             Self::Hub(_) => "hub_error",
             Self::DiskFull { .. } => "disk_full",
-            Self::Checksum { .. } => "checksum",
+            Self::Checksum { .. } | Self::Damaged { .. } => "checksum",
             Self::Changed { .. } => "model_changed",
             Self::Busy { .. } => "download_busy",
             Self::Cancelled => "cancelled",
@@ -135,6 +141,14 @@ impl HubError {
     /// Whether trying again at once may help.
     pub(crate) fn is_transient(&self) -> bool {
         matches!(self, Self::Offline { .. } | Self::Interrupted { .. } | Self::Hub(_))
+    }
+}
+
+/// `98.4 MB`
+fn size(bytes: &u64) -> String {
+    match bytes {
+        0..1_000_000_000 => format!("{:.1} MB", *bytes as f64 / 1e6),
+        _ => format!("{:.1} GB", *bytes as f64 / 1e9),
     }
 }
 

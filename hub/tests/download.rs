@@ -88,14 +88,11 @@ async fn a_server_without_ranges_begins_again_and_the_file_is_right() {
 async fn a_server_that_always_breaks_off_ends_in_one_sentence_and_the_part_is_kept() {
     let (content, folder) = (content(), tempfile::tempdir().unwrap());
     let server = Server::start(content.clone(), Faults { cut: Some((0, usize::MAX)), ..Faults::default() });
-    fs::write(folder.path().join("test.gguf.part"), &content[..1000]).unwrap();
+    fs::write(folder.path().join("test.gguf.part"), &content[..1_500_000]).unwrap();
     let error = fetch(&server, folder.path(), &entry(&content)).await.unwrap_err();
 
     assert_eq!(error.code(), "download_interrupted");
-    assert_eq!(
-        error.to_string(),
-        "The download broke off after 1000 of 3000000 bytes: try again, it goes on from there"
-    );
+    assert_eq!(error.to_string(), "The download broke off after 1.5 MB of 3.0 MB; try again, it goes on from there.");
     assert_eq!(names(folder.path()), ["test.gguf.part"]);
 }
 
