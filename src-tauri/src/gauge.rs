@@ -13,7 +13,8 @@ use crate::worker::program::nvml;
 pub struct Meter {
     /// Opened when first needed.
     nvml: Option<Nvml>,
-    system: System,
+    /// `None` where the system does not say.
+    system: Option<System>,
 }
 
 /// What was measured, before it is split into parts. `None` where it cannot be read.
@@ -27,7 +28,7 @@ struct Measured {
 impl Meter {
     /// A meter of this machine.
     pub fn new() -> Self {
-        Self { nvml: None, system: System::new() }
+        Self { nvml: None, system: System::new().ok() }
     }
 
     /// One reading. `memory` is what the worker last said of itself.
@@ -45,16 +46,17 @@ impl Meter {
     }
 
     fn ram(&mut self, pid: Option<u32>, memory: &WorkerMemory) -> Measured {
-        self.system.refresh_memory();
-        let total = Some(self.system.total_memory()).filter(|&total| total > 0);
-        let used = total.map(|total| total.saturating_sub(self.system.available_memory()));
+        let Some(system) = &mut self.system else { return Measured { worker: memory.rss, ..Measured::default() } };
+        system.refresh_memory();
+        let total = Some(system.total_memory()).filter(|&total| total > 0);
+        let used = total.map(|total| total.saturating_sub(system.available_memory()));
         let Some(pid) = pid.map(Pid::from_u32) else { return Measured { total, used, worker: None } };
-        self.system.refresh_processes_specifics(
+        system.refresh_processes_specifics(
             ProcessesToUpdate::Some(&[pid]),
             true,
             ProcessRefreshKind::nothing().with_memory(),
         );
-        let worker = self.system.process(pid).map(sysinfo::Process::memory).or(memory.rss);
+        let worker = system.process(pid).map(sysinfo::Process::memory).or(memory.rss);
         Measured { total, used, worker }
     }
 

@@ -423,13 +423,15 @@ impl Supervisor {
         };
         let outcome = match event {
             Event::Failed { code, message, .. } => {
-                if pending.load.is_some() {
-                    self.model = None;
-                    // The person who asked for it gets the answer; a model that we opened by ourselves has none to tell.
-                    self.set(match pending.reply {
-                        Some(_) => Status::Idle,
-                        None => Status::Failed { code: code.clone(), message: message.clone() },
-                    });
+                if let Some(refused) = pending.load {
+                    let before = self.model.take().filter(|path| *path != refused);
+                    match (before, &pending.reply) {
+                        // A file that is no model must not cost the person the one that was open.
+                        (Some(path), _) => self.pass(process, Request::Load { path }, None),
+                        // The person who asked for it gets the answer; a model that we opened by ourselves has none to tell.
+                        (None, Some(_)) => self.set(Status::Idle),
+                        (None, None) => self.set(Status::Failed { code: code.clone(), message: message.clone() }),
+                    }
                 }
                 Err(Problem::Worker { code, message })
             }

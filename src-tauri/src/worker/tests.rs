@@ -189,6 +189,17 @@ async fn a_model_that_cannot_be_opened_says_why_to_whoever_asked() {
 }
 
 #[tokio::test]
+async fn a_model_that_cannot_be_opened_leaves_the_one_that_was_open() {
+    let scripted = Scripted::new(&["healthy"]);
+    let (worker, mut notices) = scripted.start(Some(scripted.model()));
+    states(&mut notices, is_ready).await;
+    let gone = scripted.folder.path().join("gone.gguf");
+    soon(worker.ask(Request::Load { path: gone })).await.unwrap_err();
+    let seen = states(&mut notices, is_ready).await;
+    assert!(matches!(seen.last(), Some(Status::Ready { model }) if model.path == scripted.model()), "{seen:?}");
+}
+
+#[tokio::test]
 async fn the_worker_ends_with_the_shell() {
     let scripted = Scripted::new(&["healthy"]);
     let (worker, mut notices) = scripted.start(Some(scripted.model()));

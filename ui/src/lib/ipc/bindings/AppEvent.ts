@@ -9,11 +9,13 @@ import type { Status } from "./Status";
  */
 export type AppEvent = { "type": "worker", 
 /**
- * The report.
+ * One of `layout`, `prefill`, `token`, `cache`, `finished`, `failed`, `memory`; what the worker says of
+ * its model arrives as `status`. Within a batch, what follows each other in one session is joined: the
+ * text of tokens and the kept patches one after the other, of everything else the newest.
  */
 event: Event, } | { "type": "status", 
 /**
- * The state.
+ * Also sent first on subscribing.
  */
 status: Status, } | { "type": "gauge", 
 /**
