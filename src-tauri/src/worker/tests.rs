@@ -1,4 +1,5 @@
-use std::time::Duration;
+use std::fs;
+use std::time::{Duration, Instant};
 
 use tokio::time::timeout;
 

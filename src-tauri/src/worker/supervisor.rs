@@ -1,0 +1,283 @@
+//! Keeps a worker process running: starts it, hands commands to it, and starts it again when it dies.
+
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use engine::protocol::{Command, Event, Report, Request, SessionId, VERSION};
+use tokio::sync::oneshot;
+use tokio::time::{sleep, timeout};
+
+use super::process::{Pending, Process};
+use super::{Ends, Notice, Order, Programs, Seen, is_settled};
+use crate::api::Status;
+use crate::error::Problem;
+
+/// A worker that has not said hello by then never will.
+const HELLO_WITHIN: Duration = Duration::from_secs(20);
+/// Before a worker that died is started again.
+const RESTART_AFTER: Duration = Duration::from_millis(200);
+/// This many deaths within [`LOOP_WINDOW`] are a loop, which a restart would not end.
+const LOOP_DEATHS: usize = 3;
+const LOOP_WINDOW: Duration = Duration::from_secs(30);
+
+/// Why a process is no longer served.
+enum End {
+    /// We ended it.
+    Quit(oneshot::Sender<()>),
+    /// It ended by itself, or we ended it because it made no sense; what happened to it, for people.
+    Died { how: String, said_hello: bool },
+    /// It cannot be of use, however often it is started.
+    Hopeless(Problem),
+    /// Nobody holds a [`Worker`] any more.
+    Orphaned,
+}
+
+/// See the module.
+pub struct Supervisor {
+    find: Programs,
+    /// Those still to be tried; the first is in use.
+    programs: Vec<PathBuf>,
+    /// Opened again after a restart.
+    model: Option<PathBuf>,
+    log: PathBuf,
+    ends: Ends,
+    /// Conversations with a question that the process has taken and not answered.
+    sessions: HashSet<SessionId>,
+    deaths: Vec<Instant>,
+    last_id: u64,
+}
+
+impl Supervisor {
+    /// Has started nothing yet.
+    pub fn new(find: Programs, model: Option<PathBuf>, log: PathBuf, ends: Ends) -> Self {
+        let (programs, sessions, deaths) = (Vec::new(), HashSet::new(), Vec::new());
+        Self { find, programs, model, log, ends, sessions, deaths, last_id: 0 }
+    }
+
+    /// Keeps a process running until it is told to quit.
+    pub async fn run(mut self) {
+        loop {
+            let end = match self.spawn().await {
+                Ok(process) => self.serve(process).await,
+                Err(problem) => End::Hopeless(problem),
+            };
+            self.ends.seen.send_replace(Seen::default());
+            if !self.sessions.is_empty() {
+                let _ = self.ends.notices.send(Notice::Lost(self.sessions.drain().collect()));
+            }
+            match end {
+                End::Quit(done) => {
+                    let _ = done.send(());
+                    return;
+                }
+                End::Orphaned => return,
+                // A CUDA build may lack a library of the toolkit: the plain one does not need it.
+                End::Died { said_hello: false, .. } | End::Hopeless(_) if self.programs.len() > 1 => {
+                    self.programs.remove(0);
+                }
+                End::Died { how, .. } => {
+                    self.deaths.retain(|death| death.elapsed() < LOOP_WINDOW);
+                    self.deaths.push(Instant::now());
+                    if self.deaths.len() >= LOOP_DEATHS {
+                        let message = format!(
+                            "The engine stopped {LOOP_DEATHS} times in a row, the last time because {how}; choose a model to try again."
+                        );
+                        self.set(Status::Failed { code: "worker_crash_loop".to_owned(), message });
+                        if !self.wait_for_retry().await {
+                            return;
+                        }
+                    } else {
+                        let message = format!("The engine stopped because {how}; it is being started again.");
+                        self.set(Status::Restarting { message });
+                        sleep(RESTART_AFTER).await;
+                    }
+                }
+                End::Hopeless(problem) => {
+                    self.set(Status::Failed { code: problem.code().to_owned(), message: problem.to_string() });
+                    if !self.wait_for_retry().await {
+                        return;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Refuses everything until a model is asked for. `false` when there is nothing left to wait for.
+    async fn wait_for_retry(&mut self) -> bool {
+        loop {
+            match self.ends.orders.recv().await {
+                Some(Order::Ask(Request::Load { path }, reply)) => {
+                    self.model = Some(path);
+                    self.deaths.clear();
+                    self.programs.clear();
+                    self.set(Status::Starting);
+                    let mut status = self.ends.status.subscribe();
+                    tokio::spawn(async move {
+                        let outcome = match status.wait_for(is_settled).await.as_deref() {
+                            Ok(Status::Ready { model }) => Ok(Event::ModelLoaded { model: model.clone() }),
+                            Ok(Status::Failed { code, message }) => {
+                                Err(Problem::Worker { code: code.clone(), message: message.clone() })
+                            }
+                            _ => Err(Problem::WorkerLost),
+                        };
+                        let _ = reply.send(outcome);
+                    });
+                    return true;
+                }
+                Some(Order::Ask(_, reply)) => {
+                    let _ = reply.send(Err(Problem::WorkerDown));
+                }
+                Some(Order::Quit(done)) => {
+                    let _ = done.send(());
+                    return false;
+                }
+                None => return false,
+            }
+        }
+    }
+
+    fn set(&self, status: Status) {
+        self.ends.status.send_replace(status.clone());
+        let _ = self.ends.notices.send(Notice::Status(status));
+    }
+
+    async fn spawn(&mut self) -> Result<Process, Problem> {
+        if self.programs.is_empty() {
+            let find = Arc::clone(&self.find);
+            // Asks the driver, which may take its time.
+            self.programs = tokio::task::spawn_blocking(move || find()).await.map_err(|_| Problem::Closing)??;
+        }
+        let path = self.programs.first().cloned().unwrap_or_default();
+        Process::spawn(&path, &self.log).map_err(|error| Problem::WorkerStart { path, error })
+    }
+
+    async fn serve(&mut self, mut process: Process) -> End {
+        self.ends.seen.send_replace(Seen { pid: process.pid(), device: None });
+        if let Err(end) = self.greet(&mut process).await {
+            return end;
+        }
+        match self.model.clone() {
+            Some(path) => self.pass(&mut process, Request::Load { path }, None),
+            None => self.set(Status::Idle),
+        }
+        loop {
+            tokio::select! {
+                order = self.ends.orders.recv() => match order {
+                    Some(Order::Ask(request, reply)) => self.pass(&mut process, request, Some(reply)),
+                    Some(Order::Quit(done)) => {
+                        process.quit().await;
+                        return End::Quit(done);
+                    }
+                    None => {
+                        process.quit().await;
+                        return End::Orphaned;
+                    }
+                },
+                report = process.reports.recv() => match report {
+                    Some(Ok(report)) => self.take(&mut process, report),
+                    broken => return End::Died { how: process.how_it_died(broken).await, said_hello: true },
+                },
+            }
+        }
+    }
+
+    /// The worker's first word must be that it is of our version.
+    async fn greet(&mut self, process: &mut Process) -> Result<(), End> {
+        self.last_id += 1;
+        process.send(Command { id: self.last_id, request: Request::Hello });
+        let how = match timeout(HELLO_WITHIN, process.reports.recv()).await {
+            Ok(Some(Ok(Report { event: Event::Hello { version, device }, .. }))) if version == VERSION => {
+                self.ends.seen.send_modify(|seen| seen.device = Some(device));
+                return Ok(());
+            }
+            Ok(Some(Ok(Report { event: Event::Hello { version, .. }, .. }))) => {
+                return Err(End::Hopeless(Problem::WorkerVersion { ours: VERSION, theirs: version }));
+            }
+            // The processor lacks something that this build needs, and other ways to refuse work.
+            Ok(Some(Ok(Report { event: Event::Failed { code, message, .. }, .. }))) => {
+                return Err(End::Hopeless(Problem::Worker { code, message }));
+            }
+            Ok(Some(Ok(_))) => "it did not say what it is".to_owned(),
+            Ok(broken) => process.how_it_died(broken).await,
+            Err(_) => format!("it said nothing for {} seconds", HELLO_WITHIN.as_secs()),
+        };
+        Err(End::Died { how, said_hello: false })
+    }
+
+    /// Hands a command to the process.
+    fn pass(
+        &mut self,
+        process: &mut Process,
+        request: Request,
+        reply: Option<oneshot::Sender<Result<Event, Problem>>>,
+    ) {
+        let load = match &request {
+            Request::Load { path } => {
+                self.set(Status::Loading { name: file_name(path), fraction: 0.0 });
+                Some(path.clone())
+            }
+            Request::Send { session, .. } => {
+                self.sessions.insert(session.clone());
+                None
+            }
+            _ => None,
+        };
+        self.last_id += 1;
+        process.pending.insert(self.last_id, Pending { reply, load });
+        // A closed pipe shows as the end of its reports.
+        process.send(Command { id: self.last_id, request });
+    }
+
+    /// Takes in one report.
+    fn take(&mut self, process: &mut Process, Report { re, event }: Report) {
+        match &event {
+            Event::ModelLoading { fraction } => {
+                if let Some(path) = process.pending.values().find_map(|pending| pending.load.as_ref()) {
+                    self.set(Status::Loading { name: file_name(path), fraction: *fraction });
+                }
+            }
+            Event::ModelLoaded { model } => {
+                self.model = Some(model.path.clone());
+                self.ends.seen.send_modify(|seen| seen.device = Some(model.device.clone()));
+                self.set(Status::Ready { model: model.clone() });
+            }
+            Event::ModelUnloaded => {
+                self.model = None;
+                self.set(Status::Idle);
+            }
+            Event::Finished { session, .. } | Event::Failed { session: Some(session), .. } => {
+                self.sessions.remove(session);
+            }
+            _ => {}
+        }
+        let Some(pending) = re.and_then(|id| process.pending.remove(&id)) else {
+            let _ = self.ends.notices.send(Notice::Event(event));
+            return;
+        };
+        let outcome = match event {
+            Event::Failed { code, message, .. } => {
+                if let Some(refused) = pending.load {
+                    let before = self.model.take().filter(|path| *path != refused);
+                    match (before, &pending.reply) {
+                        // A file that is no model must not cost the person the one that was open.
+                        (Some(path), _) => self.pass(process, Request::Load { path }, None),
+                        // The person who asked for it gets the answer; a model that we opened by ourselves has none to tell.
+                        (None, Some(_)) => self.set(Status::Idle),
+                        (None, None) => self.set(Status::Failed { code: code.clone(), message: message.clone() }),
+                    }
+                }
+                Err(Problem::Worker { code, message })
+            }
+            event => Ok(event),
+        };
+        if let Some(reply) = pending.reply {
+            let _ = reply.send(outcome);
+        }
+    }
+}
+
+fn file_name(path: &Path) -> String {
+    path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
+}
