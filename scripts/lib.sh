@@ -1,3 +1,4 @@
+# shellcheck shell=bash disable=SC2034
 # Shared by the scripts: what a machine needs, and how it gets it. Source it from the repository's root.
 
 STARTER=models/SmolLM2-135M-Instruct.Q4_1.gguf
@@ -68,7 +69,12 @@ need_rust() {
 node_is_good() {
   local have
   have=$(node --version 2>/dev/null | sed 's/^v//') || return 1
-  [[ -n $have ]] && command -v npm >/dev/null && { [[ $have == 20.* ]] && version_at_least "$have" 20.19 || version_at_least "$have" 22.12; }
+  [[ -n $have ]] && command -v npm >/dev/null || return 1
+  if [[ $have == 20.* ]]; then
+    version_at_least "$have" 20.19
+  else
+    version_at_least "$have" 22.12
+  fi
 }
 
 # Node.js from the system where it is new enough, otherwise from a Python wheel in .venv/node.

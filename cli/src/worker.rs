@@ -217,9 +217,9 @@ impl Engine {
             }
             Request::Send { session, messages, cache, sampling, max_tokens } => {
                 let mut emit = |event| shared.report(None, event);
-                let sent = self.session(&session, &cache).and_then(|open| {
-                    open.send(&messages, &cache, &sampling, max_tokens, &mut emit)
-                });
+                let sent = self
+                    .session(&session, &cache)
+                    .and_then(|open| open.send(&messages, &cache, &sampling, max_tokens, &mut emit));
                 if let Err(error) = sent {
                     shared.fail(None, Some(session), &error);
                 }
