@@ -50,13 +50,8 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    match engine::cpu::check() {
-        Ok(()) => run(),
-        Err(sentence) => {
-            eprintln!("{sentence}");
-            ExitCode::FAILURE
-        }
-    }
+    engine::cpu::require();
+    run()
 }
 
 // Kept out of `main`, so that nothing of it can be moved before the check of the processor.
