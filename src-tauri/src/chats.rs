@@ -17,7 +17,8 @@ use crate::error::Problem;
 mod tests;
 
 /// Each step is final once released: later changes are appended.
-const MIGRATIONS: Migrations<'static> = Migrations::from_slice(&[M::up(include_str!("chats/01_first.sql"))]);
+const STEPS: &[M<'static>] = &[M::up(include_str!("chats/01_first.sql"))];
+const MIGRATIONS: Migrations<'static> = Migrations::from_slice(STEPS);
 
 /// Characters of a title that is taken from a question.
 const TITLE_LEN: usize = 60;
