@@ -13,7 +13,7 @@ export const DEFAULT_SAMPLING: SamplingPrefs = {
   top_p: 0.95,
   top_k: 40,
   min_p: 0.05,
-  repetition_penalty: 1.1,
+  repetition_penalty: 1.0,
   seed: null,
   max_tokens: 1024,
 };
