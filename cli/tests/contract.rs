@@ -1,4 +1,5 @@
 //! The command line as other programs use it, with the starter model.
+#![allow(clippy::unwrap_used)]
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};

@@ -60,7 +60,7 @@ mod needs {
     pub const EXTENDED_ECX: u32 = bits! { "lzcnt": 5, "sse4a": 6 };
 
     /// The operating system saves the wide registers; those that it does not are as good as missing.
-    pub const SAVED: u32 = AVX * 0x06 | AVX512 * 0xe0;
+    pub const SAVED: u32 = (AVX * 0x06) | (AVX512 * 0xe0);
 }
 
 #[cfg(target_arch = "x86_64")]

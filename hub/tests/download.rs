@@ -1,4 +1,5 @@
 //! Downloads from a real server on the loopback interface.
+#![allow(clippy::unwrap_used)]
 
 mod common;
 
