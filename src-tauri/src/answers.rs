@@ -16,6 +16,7 @@ use crate::api::{AppEvent, Chat, Question, Sent, Status};
 use crate::chats::{self, Ending, Store};
 use crate::error::Problem;
 use crate::events::Outbox;
+use crate::models;
 use crate::worker::{Notice, Worker, answer};
 
 #[cfg(test)]
@@ -211,7 +212,7 @@ impl Answers {
                         if !matches!(status, Status::Ready { .. }) {
                             self.memory.send_replace(WorkerMemory::default());
                         }
-                        self.outbox.push(AppEvent::Status { status });
+                        self.outbox.push(AppEvent::Status { status: named(status) });
                     }
                     Some(Notice::Lost(sessions)) => self.cut_off(sessions).await,
                     None => return,
@@ -330,4 +331,23 @@ fn answerable(status: Status) -> Result<(), Problem> {
         Status::Failed { code, message } => Err(Problem::Worker { code, message }),
         Status::Starting | Status::Loading { .. } | Status::Ready { .. } | Status::Restarting { .. } => Ok(()),
     }
+}
+
+/// The state with the name that the window lists the model under.
+fn named(mut status: Status) -> Status {
+    match &mut status {
+        Status::Loading { name, .. } => {
+            if let Some(known) = models::catalogue_name(name) {
+                known.clone_into(name);
+            }
+        }
+        Status::Ready { model } => {
+            let file = model.path.file_name().and_then(|name| name.to_str());
+            if let Some(known) = file.and_then(models::catalogue_name) {
+                known.clone_into(&mut model.name);
+            }
+        }
+        _ => {}
+    }
+    status
 }

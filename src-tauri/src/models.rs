@@ -124,6 +124,11 @@ pub fn in_catalogue(path: &Path) -> bool {
     Catalog::builtin().entries().iter().any(|entry| hub::local_path(entry).as_deref() == Some(path))
 }
 
+/// The catalogue's name for a file name: that in a file's metadata is often a training run's.
+pub fn catalogue_name(file: &str) -> Option<&'static str> {
+    Catalog::builtin().entries().iter().find(|entry| entry.file == file).map(|entry| entry.name.as_str())
+}
+
 fn known(entry: &Entry) -> ModelEntry {
     ModelEntry {
         id: entry.id.clone(),
@@ -174,5 +179,12 @@ mod tests {
         let store = Store::open(&folder.path().join("chats.db")).unwrap();
         let problem = Models::new(store, Outbox::new()).fetch("gpt-5").unwrap_err();
         assert_eq!(problem.code(), "no_such_model");
+    }
+
+    #[test]
+    fn a_file_of_the_catalogue_goes_by_the_catalogues_name() {
+        let starter = Catalog::builtin().starter();
+        assert_eq!(catalogue_name(&starter.file), Some(starter.name.as_str()));
+        assert_eq!(catalogue_name("My-Model.gguf"), None);
     }
 }

@@ -152,7 +152,7 @@ async fn what_is_not_a_message_ends_the_worker_and_not_the_shell() {
     let scripted = Scripted::new(&["babbles"]);
     let (worker, mut notices) = scripted.start(Some(scripted.model()));
     states(&mut notices, is_ready).await;
-    let _ = worker.submit(send("a"));
+    drop(worker.submit(send("a")));
     let seen = states(&mut notices, is_ready).await;
     let Status::Restarting { message } = &seen[0] else { panic!("{seen:?}") };
     assert!(message.contains("could not be understood"), "{message}");
