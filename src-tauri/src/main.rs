@@ -21,6 +21,13 @@ mod worker;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
+    engine::cpu::require();
+    run()
+}
+
+// Kept out of `main`, so that nothing of it can be moved before the check of the processor.
+#[inline(never)]
+fn run() -> ExitCode {
     match window::run() {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
