@@ -1,0 +1,194 @@
+// A display of our own with Cistern's window on it, and the certainty that nothing is left running.
+
+import { execFileSync, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import fs from 'node:fs';
+import net from 'node:net';
+import os from 'node:os';
+import path from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { Session } from './webdriver.mjs';
+import { until } from './until.mjs';
+
+export const ROOT = fileURLToPath(new URL('../../..', import.meta.url));
+
+const PROFILE = process.env.CISTERN_PROFILE ?? 'debug';
+const PROGRAM = path.join(ROOT, 'target', PROFILE, 'cistern-desktop');
+const WORKER = path.join(ROOT, 'target', PROFILE, 'cistern');
+const STARTER = path.join(ROOT, 'models/SmolLM2-135M-Instruct.Q4_1.gguf');
+
+/** Wider than the window, so that there is a place to drag from. */
+const SCREEN = { width: 1600, height: 900 };
+
+export class Desktop {
+  /** Chats and settings; gone with the desktop. */
+  data = fs.mkdtempSync(path.join(os.tmpdir(), 'cistern-e2e-'));
+  #own = [];
+  #display = '';
+  #driver;
+  #onExit = () => this.#kill();
+
+  static async start() {
+    for (const [file, how] of [
+      [PROGRAM, 'cargo build -p cistern-cli -p cistern-desktop'],
+      [WORKER, 'cargo build -p cistern-cli'],
+      [STARTER, 'scripts/starter-model'],
+    ]) {
+      if (!fs.existsSync(file)) throw new Error(`${file} is missing: run \`${how}\` first.`);
+    }
+    const desktop = new Desktop();
+    // Also when a test is interrupted or throws where nobody listens.
+    process.once('exit', desktop.#onExit);
+    for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'])
+      process.once(signal, () => process.exit(1));
+    try {
+      desktop.#display = await desktop.#startDisplay();
+    } catch (error) {
+      await desktop.close();
+      throw error;
+    }
+    return desktop;
+  }
+
+  /** Opens the window and waits for its page. */
+  async open() {
+    const port = await freePort();
+    const driver = this.#spawn('WebKitWebDriver', [`--port=${port}`], {
+      TAURI_WEBVIEW_AUTOMATION: 'true',
+    });
+    this.#driver = driver;
+    const base = `http://127.0.0.1:${port}`;
+    await until('the driver listens', () => fetch(`${base}/status`).then((r) => r.ok), 30_000);
+    return Session.start(base, PROGRAM);
+  }
+
+  /** Ends what `open` started, and waits until it is gone. */
+  async shut(session) {
+    await session?.close().catch(() => {});
+    this.#driver?.kill();
+    await until('window and worker have ended', () => this.processes().length === 0, 20_000);
+  }
+
+  /** Processes of Cistern on this desktop, with their command lines. */
+  processes() {
+    return family(this.data).filter(({ command }) => /\/cistern(-desktop)?$/.test(command[0]));
+  }
+
+  /** The process that computes. */
+  worker() {
+    return this.processes().find(({ command }) => command[1] === 'worker')?.pid;
+  }
+
+  /** Runs a program on this display to its end. */
+  async exec(program, ...args) {
+    const child = this.#spawn(program, args, {}, ['ignore', 'inherit', 'inherit']);
+    const [code] = await once(child, 'exit');
+    if (code !== 0) throw new Error(`${program} ended with ${code}`);
+  }
+
+  /** Lets go of files over the window, from a program that offers them the way a file manager does. */
+  drop(paths, to) {
+    const script = path.join(ROOT, 'tests/e2e/lib/drop.py');
+    return this.exec(
+      '/usr/bin/python3',
+      script,
+      `${SCREEN.width - 160}`,
+      `${to[0]}`,
+      `${to[1]}`,
+      ...paths,
+    );
+  }
+
+  /** Rows of a query on the chats. */
+  query(sql) {
+    const code = [
+      'import json, sqlite3, sys',
+      'db = sqlite3.connect(f"file:{sys.argv[1]}?mode=ro", uri=True)',
+      'db.row_factory = sqlite3.Row',
+      'print(json.dumps([dict(row) for row in db.execute(sys.argv[2])]))',
+    ].join('\n');
+    const file = path.join(this.data, 'chats.db');
+    return JSON.parse(execFileSync('python3', ['-c', code, file, sql], { encoding: 'utf8' }));
+  }
+
+  async close(session) {
+    await session?.close().catch(() => {});
+    this.#kill();
+    process.off('exit', this.#onExit);
+  }
+
+  async #startDisplay() {
+    const screen = `${SCREEN.width}x${SCREEN.height}x24`;
+    const args = ['-displayfd', '3', '-screen', '0', screen, '-nolisten', 'tcp', '-noreset'];
+    const child = this.#spawn('Xvfb', args, {}, ['ignore', 'ignore', 'ignore', 'pipe']);
+    const [number] = await Promise.race([
+      once(child.stdio[3], 'data'),
+      once(child, 'exit').then(([code]) => {
+        throw new Error(`Xvfb ended with ${code} before there was a display`);
+      }),
+    ]);
+    return `:${String(number).trim()}`;
+  }
+
+  #spawn(program, args, env = {}, stdio = 'ignore') {
+    const folder = (name) => path.join(this.data, name);
+    // The death signal ends them even where this process is killed; the window goes with its display.
+    const child = spawn('setpriv', ['--pdeathsig', 'KILL', program, ...args], {
+      stdio,
+      env: {
+        ...process.env,
+        ...(this.#display && { DISPLAY: this.#display }),
+        GDK_BACKEND: 'x11',
+        NO_AT_BRIDGE: '1',
+        // Nothing of the person who runs the tests is read or changed.
+        CISTERN_DATA: this.data,
+        XDG_DATA_HOME: folder('xdg/data'),
+        XDG_CACHE_HOME: folder('xdg/cache'),
+        XDG_CONFIG_HOME: folder('xdg/config'),
+        ...env,
+      },
+    });
+    child.on('error', (error) =>
+      console.error(`${program} could not be started: ${error.message}`),
+    );
+    this.#own.push(child);
+    return child;
+  }
+
+  #kill() {
+    for (const child of this.#own) child.kill('SIGKILL');
+    for (const { pid } of family(this.data)) {
+      try {
+        process.kill(pid, 'SIGKILL');
+      } catch {
+        // It ended by itself.
+      }
+    }
+    fs.rmSync(this.data, { recursive: true, force: true, maxRetries: 5, retryDelay: 100 });
+  }
+}
+
+/** Processes that were started with this data folder, however they came about. */
+function family(data) {
+  const mark = `\0CISTERN_DATA=${data}\0`;
+  const found = [];
+  for (const pid of fs.readdirSync('/proc').filter((name) => /^\d+$/.test(name))) {
+    try {
+      if (!`\0${fs.readFileSync(`/proc/${pid}/environ`, 'latin1')}\0`.includes(mark)) continue;
+      const command = fs.readFileSync(`/proc/${pid}/cmdline`, 'utf8').split('\0');
+      if (command[0]) found.push({ pid: Number(pid), command });
+    } catch {
+      // Another person's process, or one that has just ended.
+    }
+  }
+  return found;
+}
+
+async function freePort() {
+  const server = net.createServer().listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const { port } = server.address();
+  server.close();
+  await once(server, 'close');
+  return port;
+}

@@ -1,0 +1,270 @@
+// The window in the words of a person who uses it.
+
+import path from 'node:path';
+import { ROOT } from './desktop.mjs';
+import { until } from './until.mjs';
+import { Key } from './webdriver.mjs';
+
+/** What a busy machine with two cores may need to read a document of a few pages. */
+export const SLOW = 150_000;
+
+export const GUIDE = path.join(ROOT, 'docs/guide.pdf');
+
+const by = (id) => `[data-testid="${id}"]`;
+
+export class CisternWindow {
+  #desktop;
+  #session;
+
+  constructor(desktop, session) {
+    this.#desktop = desktop;
+    this.#session = session;
+  }
+
+  /** Opens the window; `model: false` does not wait for one. */
+  static async open(desktop, { model = true } = {}) {
+    const window = new CisternWindow(desktop, await desktop.open());
+    await until('the page is drawn', () => window.has('composer'));
+    if (model) await window.modelReady();
+    return window;
+  }
+
+  get session() {
+    return this.#session;
+  }
+
+  shut() {
+    return this.#desktop.shut(this.#session);
+  }
+
+  modelReady() {
+    return until('a model is open', () => this.has('model-name'), SLOW);
+  }
+
+  has(id) {
+    return this.#session.run((css) => document.querySelector(css) !== null, by(id));
+  }
+
+  /** Texts of everything that carries this test id, in the order of the page. */
+  texts(id) {
+    const read = (css) =>
+      [...document.querySelectorAll(css)].map((e) => e.innerText.replace(/\s+/g, ' ').trim());
+    return this.#session.run(read, by(id));
+  }
+
+  /** The last of them; `undefined` where there is none. */
+  async text(id) {
+    return (await this.texts(id)).at(-1);
+  }
+
+  /** The first whole or decimal number in that text. */
+  async number(id) {
+    return Number(/[\d,]+(\.\d+)?/.exec((await this.text(id)) ?? '')?.[0].replaceAll(',', ''));
+  }
+
+  /** Bytes to the byte, where the text rounds them. */
+  bytes(id) {
+    return this.#session.run((css) => Number(document.querySelector(css)?.dataset.bytes), by(id));
+  }
+
+  click(id) {
+    return this.#session.click(by(id));
+  }
+
+  press(...keys) {
+    return this.#session.press(...keys);
+  }
+
+  async box(id) {
+    await this.#session.run(
+      (css) => document.querySelector(css).scrollIntoView({ block: 'nearest' }),
+      by(id),
+    );
+    return this.#session.run((css) => {
+      const { x, y, width, height } = document.querySelector(css).getBoundingClientRect();
+      return { x, y, width, height };
+    }, by(id));
+  }
+
+  /** Drops files on the thread. */
+  async drop(...paths) {
+    const { x, y } = await this.#session.run(() => ({ x: window.screenX, y: window.screenY }));
+    await this.#desktop.drop(paths, [x + 600, y + 300]);
+  }
+
+  /** Drops documents and waits until each is read, locked or refused. */
+  async attach(...paths) {
+    const before = (await this.texts('document-chip')).length;
+    await this.drop(...paths);
+    return until('the documents are read', async () => {
+      const chips = await this.chips();
+      const settled = ({ phase, locked }) => locked || phase === 'ready' || phase === 'failed';
+      return chips.length === before + paths.length && chips.every(settled) && chips;
+    });
+  }
+
+  /** The documents in the composer. */
+  chips() {
+    return this.#session.run(() => {
+      const text = (chip, id) =>
+        chip.querySelector(`[data-testid="${id}"]`)?.innerText.trim() ?? null;
+      return [...document.querySelectorAll('[data-testid="document-chip"]')].map((chip) => ({
+        name: chip.querySelector('.name').innerText,
+        phase: chip.dataset.phase,
+        locked: chip.querySelector('[data-testid="pdf-password"]') !== null,
+        pages: text(chip, 'chip-pages'),
+        tokens: Number(/[\d,]+/.exec(text(chip, 'chip-tokens') ?? '')?.[0].replaceAll(',', '')),
+        error: text(chip, 'chip-error'),
+        problem: text(chip, 'chip-problem'),
+        wrongPassword: text(chip, 'password-wrong'),
+      }));
+    });
+  }
+
+  /** Gives a locked document its password. */
+  async unlock(password) {
+    await this.#session.type(by('pdf-password'), password);
+    await this.click('pdf-unlock');
+  }
+
+  /** Types a question and sends it. */
+  async ask(question) {
+    const answers = (await this.texts('assistant-message')).length;
+    await this.#session.type(by('composer'), question);
+    await until('the question can be sent', () =>
+      this.#session.run((css) => document.querySelector(css)?.disabled === false, by('send')),
+    );
+    await this.press(Key.enter);
+    await until(
+      'the question is in the thread',
+      async () => (await this.texts('assistant-message')).length === answers + 1,
+    );
+  }
+
+  /** The newest answer as it stands. */
+  answer() {
+    return this.#session.run((css) => {
+      const last = [...document.querySelectorAll(css)].at(-1);
+      const text = (id) => last?.querySelector(`[data-testid="${id}"]`)?.innerText ?? null;
+      return {
+        text: [...(last?.querySelectorAll('.markdown') ?? [])]
+          .map((e) => e.innerText)
+          .join('\n')
+          .trim(),
+        writing: last?.getAttribute('aria-busy') === 'true',
+        stopped: /\bStopped\b/.test(last?.querySelector('footer')?.innerText ?? ''),
+        failure: text('failure'),
+        tokS: text('tok-s'),
+        generated: Number(/[\d,]+/.exec(text('generated') ?? '0')?.[0].replaceAll(',', '')),
+        prefilled: Number(/[\d,]+/.exec(text('prefilled') ?? '')?.[0].replaceAll(',', '')),
+      };
+    }, by('assistant-message'));
+  }
+
+  /** Waits until the newest answer is being written and has so many tokens. */
+  answering(tokens = 1) {
+    return until(
+      `an answer of ${tokens} tokens`,
+      async () => {
+        const answer = await this.answer();
+        return answer.text !== '' && answer.generated >= tokens && answer;
+      },
+      SLOW,
+    );
+  }
+
+  /** Waits for the end of the newest answer. */
+  answered() {
+    return until(
+      'the answer is complete',
+      async () => {
+        const answer = await this.answer();
+        return !answer.writing && answer;
+      },
+      SLOW,
+    );
+  }
+
+  /** Figures of the inspector, read at one moment. */
+  memory() {
+    return this.#session.run(() => {
+      const element = (id) => document.querySelector(`[data-testid="${id}"]`);
+      const number = (id) => Number(/[\d,]+/.exec(element(id).innerText)?.[0].replaceAll(',', ''));
+      return {
+        budget: number('budget-tokens'),
+        kept: number('kept-count'),
+        hotBytes: Number(element('hot-bytes').dataset.bytes),
+        keptShare: number('kept-share'),
+      };
+    });
+  }
+
+  /** Drags the handle of the budget to a place on its scale, 0 to 1. */
+  async slide(to) {
+    const { x, y, width, height } = await this.box('budget-slider');
+    const from = await this.#session.run((css) => {
+      const slider = document.querySelector(css);
+      return slider.value / slider.max;
+    }, by('budget-slider'));
+    const at = (share) => [x + 8 + (width - 16) * share, y + height / 2];
+    await this.#session.drag(at(from), at((from + to) / 2), at(to));
+  }
+
+  /** Rests the pointer on the heatmap at a share of its width in one of its rows, and reads what it says there. */
+  async heatmapAt(share, row = 0) {
+    const { x, y, width, height } = await this.box('heatmap');
+    await this.#session.hover(x + width * share, y + (height / 6) * (row + 0.7));
+    return until('the heatmap names the place and its text', async () => {
+      const tip = await this.text('heatmap-tip');
+      return tip && !/…$/.test(tip.replace(/["“”]/g, '')) && tip;
+    });
+  }
+
+  /** `light` or `dark`. */
+  async theme(name) {
+    await this.click('open-settings');
+    await this.#session.run((css) => document.querySelector(css).click(), by(`theme-${name}`));
+    await this.press(Key.escape);
+    await until('the theme is on', () =>
+      this.#session.run((theme) => document.documentElement.dataset.theme === theme, name),
+    );
+  }
+
+  async resize(width, height) {
+    await this.#desktop.exec(
+      'xdotool',
+      'search',
+      '--name',
+      '^Cistern$',
+      'windowsize',
+      '--sync',
+      `${width}`,
+      `${height}`,
+    );
+    await until(`the window is ${width}×${height}`, () =>
+      this.#session.run((w, h) => innerWidth === w && innerHeight === h, width, height),
+    );
+  }
+
+  /** Sets fields under Settings, Advanced: `{ temperature: 0, max_tokens: 64 }`. */
+  async settings(fields) {
+    await this.click('open-settings');
+    await this.#session.run(
+      () => (document.querySelector('[data-testid="settings"] details').open = true),
+    );
+    for (const [key, value] of Object.entries(fields)) {
+      await this.#session.fill(`#sampling-${key}`, `${value}`);
+    }
+    await this.press(Key.escape);
+    await until('the settings are closed', () =>
+      this.#session.run(() => !document.querySelector('[data-testid="settings"]').open),
+    );
+    const kept = await this.#session.run(
+      () => JSON.parse(localStorage.getItem('cistern.prefs')).sampling,
+    );
+    for (const [key, value] of Object.entries(fields)) {
+      if (kept[key] !== value)
+        throw new Error(`The setting ${key} is ${kept[key]} after ${value} was typed.`);
+    }
+  }
+}
