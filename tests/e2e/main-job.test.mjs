@@ -57,7 +57,9 @@ story('the main job: a document, a question, a budget', (step, on) => {
     const at = await on.window.answer();
     assert.ok(at.writing, 'the answer was still being written when the slider was moved');
     const further = await on.window.answering(at.generated + 8);
-    assert.ok(further.text.startsWith(later.text.slice(0, 20)) && further.text.length > at.text.length);
+    assert.ok(
+      further.text.startsWith(later.text.slice(0, 20)) && further.text.length > at.text.length,
+    );
   });
 
   step('names page and text under the pointer on the heatmap', async () => {

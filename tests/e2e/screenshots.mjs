@@ -1,8 +1,10 @@
-// Makes docs/screenshots/{light,dark}.png: the real window with the real model, in the middle of its work.
+// Makes docs/screenshots/{light,dark}.png of the real window: node screenshots.mjs [MODEL.gguf]. A model larger than
+// the starter gives answers that are worth a picture.
 
 import fs from 'node:fs';
 import path from 'node:path';
 import { Desktop, ROOT } from './lib/desktop.mjs';
+import { until } from './lib/until.mjs';
 import { CisternWindow, GUIDE } from './lib/window.mjs';
 
 /** Sizes to look at; the first is kept in the repository. */
@@ -17,14 +19,24 @@ const desktop = await Desktop.start();
 let window;
 try {
   window = await CisternWindow.open(desktop);
-  await window.settings({ temperature: 0, max_tokens: 160 });
+  const model = process.argv[2];
+  if (model) {
+    const starter = await window.text('model-name');
+    await window.drop(path.resolve(model));
+    await until('the model is open', async () => {
+      const name = await window.text('model-name');
+      return name !== undefined && name !== starter;
+    });
+  }
+  await window.settings({ temperature: 0, max_tokens: 70 });
   await window.attach(GUIDE);
-  await window.slide(0.5);
+  await window.ask('How big is the starter model?');
+  await window.answered();
+  await window.settings({ max_tokens: 82 });
   await window.ask('What does the heatmap show?');
   await window.answered();
-  await window.settings({ max_tokens: 90 });
-  await window.ask('And what does the slider do?');
-  await window.answered();
+  await window.slide(0.52);
+  await until('the budget is kept', async () => (await window.memory()).keptShare < 80);
   for (const theme of ['light', 'dark']) {
     await window.theme(theme);
     for (const [i, size] of SIZES.entries()) {

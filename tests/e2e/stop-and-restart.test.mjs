@@ -35,7 +35,10 @@ story('stopping an answer, and coming back to it', (step, on) => {
     await on.window.shut();
     on.window = await CisternWindow.open(on.desktop);
 
-    const [title, ...others] = await on.window.texts('chat-item');
+    const [title, ...others] = await until('the list of chats is there', async () => {
+      const items = await on.window.texts('chat-item');
+      return items.length > 0 && items;
+    });
     assert.deepEqual(others, []);
     assert.match(title, /lighthouse/);
     await on.window.session.click('[data-testid="chat-item"] .open');

@@ -65,8 +65,17 @@ export class Desktop {
   /** Ends what `open` started, and waits until it is gone. */
   async shut(session) {
     await session?.close().catch(() => {});
+    await until(
+      'window and worker have ended',
+      () => {
+        const left = this.processes();
+        if (left.length > 0) throw new Error(left.map((p) => p.command.join(' ')).join('; '));
+        return true;
+      },
+      20_000,
+    );
+    // Not before: the driver is still closing the window when it has answered.
     this.#driver?.kill();
-    await until('window and worker have ended', () => this.processes().length === 0, 20_000);
   }
 
   /** Processes of Cistern on this desktop, with their command lines. */

@@ -220,14 +220,13 @@ export class CisternWindow {
     });
   }
 
-  /** `light` or `dark`. */
+  /** Presses the button for the theme until it is this one: `system`, `light` or `dark`. */
   async theme(name) {
-    await this.click('open-settings');
-    await this.#session.run((css) => document.querySelector(css).click(), by(`theme-${name}`));
-    await this.press(Key.escape);
-    await until('the theme is on', () =>
-      this.#session.run((theme) => document.documentElement.dataset.theme === theme, name),
-    );
+    const label = (css) => document.querySelector(css).getAttribute('aria-label');
+    for (;;) {
+      if ((await this.#session.run(label, by('theme-toggle'))).endsWith(name)) return;
+      await this.click('theme-toggle');
+    }
   }
 
   async resize(width, height) {

@@ -147,11 +147,12 @@ function drawMarks(
     const x = i % width;
     const y = row * rowHeight + top;
     const turn = mark.kind === 'turn';
-    const from = x + 3;
-    const to = from + labelWidth(ctx, mark.label);
+    const length = labelWidth(ctx, mark.label);
+    // At the end of a row the label stands before its mark.
+    const from = x + 3 + length > width ? x - 3 - length : x + 3;
+    const to = from + length;
     const room = turn ? 3 : 12;
-    const blocked =
-      to > width || taken.some((t) => t.row === row && from - room < t.to && to + room > t.from);
+    const blocked = taken.some((t) => t.row === row && from - room < t.to && to + room > t.from);
     ctx.fillStyle = turn ? palette.turn : palette.page;
     if (turn) {
       ctx.fillRect(x, blocked ? y : y - 9, 1.5, barHeight + (blocked ? 0 : 9));

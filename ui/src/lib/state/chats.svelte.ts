@@ -97,7 +97,6 @@ export class Chats {
         max_tokens: this.prefs.sampling.max_tokens,
       });
       const id = sent.chat.id;
-      // The first events of a new chat may come before the reply that names it.
       if (!known && !this.#sessions.has(id)) this.#session(id).begin(cache);
       const session = this.#session(id);
       session.options = cache;
@@ -169,7 +168,10 @@ export class Chats {
   }
 
   apply(event: SessionEvent): void {
+    const unknown = !this.#sessions.has(event.session);
     const session = this.#session(event.session);
+    // The first events of a new chat may come before the reply that names it.
+    if (unknown && this.sending) session.begin(this.prefs.cacheOptions);
     if (event.type === 'failed' && !session.busy) {
       // Not the end of an answer: a budget that could not be had, for instance.
       this.toasts.error(event.message);
