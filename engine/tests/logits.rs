@@ -1,5 +1,8 @@
 //! The decoder against an independent one: numpy, f32, the same file (see `golden/README.md`).
 
+// In a test an unwrap is an assertion.
+#![allow(clippy::unwrap_used)]
+
 mod common;
 
 use std::path::Path;

@@ -1,5 +1,8 @@
 //! Eviction against a full cache that *masks* the evicted entries: step for step the same logits.
 
+// In a test an unwrap is an assertion.
+#![allow(clippy::unwrap_used)]
+
 mod common;
 
 use candle_core::{Device, Tensor};

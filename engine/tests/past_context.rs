@@ -1,5 +1,8 @@
 //! Chats longer than the context that the model was trained for.
 
+// In a test an unwrap is an assertion.
+#![allow(clippy::unwrap_used)]
+
 mod common;
 
 use std::sync::Arc;

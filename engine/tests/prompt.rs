@@ -1,5 +1,8 @@
 //! Conversations in tokens, against jinja2's rendering of the same templates (see `golden/README.md`).
 
+// In a test an unwrap is an assertion.
+#![allow(clippy::unwrap_used)]
+
 mod common;
 
 use std::collections::HashMap;

@@ -1,5 +1,8 @@
 //! Conversations with a real model: turns, budgets, stop.
 
+// In a test an unwrap is an assertion.
+#![allow(clippy::unwrap_used)]
+
 mod common;
 
 use std::sync::Arc;

@@ -1,5 +1,8 @@
 //! The tokenizer against independent ones: llama.cpp and sentencepiece (see `golden/README.md`).
 
+// In a test an unwrap is an assertion.
+#![allow(clippy::unwrap_used)]
+
 mod common;
 
 use std::collections::HashMap;

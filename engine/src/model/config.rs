@@ -58,7 +58,7 @@ impl Config {
         let heads = size("attention.head_count")?;
         let kv_heads = gguf.opt_u32(&key("attention.head_count_kv")).map_or(heads, |n| n as usize);
         let head_dim = gguf.opt_u32(&key("attention.key_length")).map_or(width / heads, |n| n as usize);
-        if kv_heads == 0 || heads % kv_heads != 0 || head_dim == 0 || head_dim % 2 != 0 {
+        if kv_heads == 0 || !heads.is_multiple_of(kv_heads) || head_dim == 0 || !head_dim.is_multiple_of(2) {
             return Err(not_gguf(&format!("{heads} heads of width {head_dim} cannot share {kv_heads} KV heads")));
         }
         if gguf.opt_u32(&key("attention.value_length")).is_some_and(|n| n as usize != head_dim) {

@@ -61,7 +61,7 @@ proptest! {
         pins in 0u32..10,
     ) {
         let positions: Vec<u32> = gaps.iter().scan(0, |p, gap| { *p += gap; Some(*p - 1) }).collect();
-        let scores: Vec<f32> = positions.iter().map(|&p| ((u64::from(p) * 2_654_435_761 ^ seed) % 7) as f32).collect();
+        let scores: Vec<f32> = positions.iter().map(|&p| (((u64::from(p) * 2_654_435_761) ^ seed) % 7) as f32).collect();
         let n_seen = positions.last().unwrap() + 1;
         let entries = Entries { positions: &positions, scores: &scores, n_seen };
         let options = options(sinks, recent);
