@@ -28,17 +28,23 @@ try {
       return name !== undefined && name !== starter;
     });
   }
-  await window.settings({ temperature: 0, max_tokens: 70 });
+  await window.settings({ temperature: 0, max_tokens: 83 });
   await window.attach(GUIDE);
-  await window.ask('How big is the starter model?');
-  await window.answered();
-  await window.settings({ max_tokens: 82 });
   await window.ask('What does the heatmap show?');
   await window.answered();
-  await window.slide(0.52);
-  await until('the budget is kept', async () => (await window.memory()).keptShare < 80);
+  await window.settings({ max_tokens: 49 });
+  await window.ask('How big is the starter model?');
+  await window.answered();
+  // Half of the chat, on a scale that is logarithmic and ends at the model's context.
+  const most = await window.session.run(() => {
+    const end = document.querySelector('[aria-label="Budget"] .ends').lastElementChild;
+    return Number(end.innerText.replaceAll(',', ''));
+  });
+  await window.slide(Math.log(640 / 64) / Math.log(most / 64));
+  await until('entries are evicted', async () => (await window.memory()).keptShare < 80);
   for (const theme of ['light', 'dark']) {
     await window.theme(theme);
+    await window.session.hover(600, 500);
     for (const [i, size] of SIZES.entries()) {
       await window.resize(...size);
       const folder = i === 0 ? kept : others;

@@ -151,7 +151,7 @@ function drawMarks(
     // At the end of a row the label stands before its mark.
     const from = x + 3 + length > width ? x - 3 - length : x + 3;
     const to = from + length;
-    const room = turn ? 3 : 12;
+    const room = turn ? 6 : 12;
     const blocked = taken.some((t) => t.row === row && from - room < t.to && to + room > t.from);
     ctx.fillStyle = turn ? palette.turn : palette.page;
     if (turn) {
