@@ -63,8 +63,25 @@ impl Gguf {
         self.content.tensor_infos.values().map(|info| info.shape.elem_count() as u64).sum()
     }
 
-    /// The type that holds most of the weights.
-    pub fn quantization(&self) -> GgmlDType {
+    /// What people call its quantization: the mix that the metadata names, otherwise the type of most weights.
+    pub fn quantization(&self) -> String {
+        // `LLAMA_FTYPE_*` of llama.h.
+        let mix = match self.opt_u32("general.file_type") {
+            Some(10) => "Q2_K",
+            Some(11) => "Q3_K_S",
+            Some(12) => "Q3_K_M",
+            Some(13) => "Q3_K_L",
+            Some(14) => "Q4_K_S",
+            Some(15) => "Q4_K_M",
+            Some(16) => "Q5_K_S",
+            Some(17) => "Q5_K_M",
+            Some(18) => "Q6_K",
+            _ => return self.commonest_type(),
+        };
+        mix.to_owned()
+    }
+
+    fn commonest_type(&self) -> String {
         let mut elements: Vec<(GgmlDType, usize)> = Vec::new();
         for info in self.content.tensor_infos.values() {
             match elements.iter_mut().find(|(dtype, _)| *dtype == info.ggml_dtype) {
@@ -72,7 +89,8 @@ impl Gguf {
                 None => elements.push((info.ggml_dtype, info.shape.elem_count())),
             }
         }
-        elements.into_iter().max_by_key(|&(_, n)| n).map_or(GgmlDType::F32, |(dtype, _)| dtype)
+        let commonest = elements.into_iter().max_by_key(|&(_, n)| n);
+        commonest.map_or_else(String::new, |(dtype, _)| format!("{dtype:?}"))
     }
 
     /// Reads one tensor onto `device`. Its shape must be `shape` (rows first).

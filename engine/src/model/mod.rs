@@ -69,7 +69,7 @@ pub struct Model {
     pub prompt: Prompt,
     /// Name from the metadata, or the file's.
     pub name: String,
-    /// The type of most weights, for example `Q4_1`.
+    /// For example `Q4_1` or `Q4_K_M`.
     pub quantization: String,
     /// Number of weights.
     pub parameters: u64,
@@ -141,7 +141,7 @@ impl Model {
         let file_name = || path.file_stem().map_or_else(String::new, |stem| stem.to_string_lossy().into_owned());
         Ok(Self {
             name: gguf.opt_str("general.name").map_or_else(file_name, str::to_owned),
-            quantization: format!("{:?}", gguf.quantization()),
+            quantization: gguf.quantization(),
             parameters: gguf.parameters(),
             weight_bytes: weight_bytes as u64,
             device: device.clone(),
