@@ -181,30 +181,13 @@ impl Cache {
     /// # Errors
     /// When the device fails.
     pub fn truncate(&mut self, n: u32) -> Result<()> {
-        let policy = &*self.policy;
-        for layer in &mut self.layers {
-            let kept = |positions: &Vec<u32>| positions.partition_point(|&p| p < n);
+        for i in 0..self.layers.len() {
+            let positions = &self.layers[i].positions;
             // Heads may hold different numbers of older entries, but a layer holds as many of each.
-            let len = layer.positions.iter().map(kept).min().unwrap_or(0);
-            if layer.positions.iter().all(|positions| positions.len() == len) {
-                continue;
+            let len = positions.iter().map(|of_head| of_head.partition_point(|&p| p < n)).min().unwrap_or(0);
+            if positions.iter().any(|of_head| of_head.len() != len) {
+                self.keep_best(i, n, len as u32)?;
             }
-            layer.fetch_scores()?;
-            let pinned = pinned_in(&self.pins);
-            let slots: Vec<Vec<u32>> = layer
-                .positions
-                .iter()
-                .zip(&layer.scores)
-                .map(|(positions, scores)| {
-                    let end = kept(positions);
-                    let entries = policy::Entries { positions: &positions[..end], scores: &scores[..end], n_seen: n };
-                    match policy.keeps_all() {
-                        true => (0..len as u32).collect(),
-                        false => policy::keep(policy, &entries, len as u32, &self.options, &pinned),
-                    }
-                })
-                .collect();
-            drop_entries(layer, &mut self.ledger, &slots)?;
         }
         self.ledger.truncate(n);
         if self.angle == self.n_seen {
@@ -283,10 +266,15 @@ impl Cache {
 
     /// Evicts from one layer down to `budget`.
     fn evict(&mut self, i: usize, n_seen: u32, budget: u32) -> Result<()> {
-        let layer = &mut self.layers[i];
-        if layer.len() <= budget as usize || self.policy.keeps_all() {
+        if self.layers[i].len() <= budget as usize || self.policy.keeps_all() {
             return Ok(());
         }
+        self.keep_best(i, n_seen, budget)
+    }
+
+    /// Keeps the best `budget` entries before position `n` of each KV head of a layer, and nothing after it.
+    fn keep_best(&mut self, i: usize, n: u32, budget: u32) -> Result<()> {
+        let layer = &mut self.layers[i];
         layer.fetch_scores()?;
         let pinned = pinned_in(&self.pins);
         let slots: Vec<Vec<u32>> = layer
@@ -294,8 +282,13 @@ impl Cache {
             .iter()
             .zip(&layer.scores)
             .map(|(positions, scores)| {
-                let entries = policy::Entries { positions, scores, n_seen };
-                policy::keep(&*self.policy, &entries, budget, &self.options, &pinned)
+                let end = positions.partition_point(|&p| p < n);
+                let entries = policy::Entries { positions: &positions[..end], scores: &scores[..end], n_seen: n };
+                match self.policy.keeps_all() {
+                    // Only a rewind comes here, after another policy has left the heads uneven.
+                    true => (0..budget).collect(),
+                    false => policy::keep(&*self.policy, &entries, budget, &self.options, &pinned),
+                }
             })
             .collect();
         drop_entries(layer, &mut self.ledger, &slots)
