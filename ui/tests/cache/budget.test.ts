@@ -1,7 +1,6 @@
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 import { budgetAt, SLIDER_STEPS, stepOf, throttle } from '../../src/lib/cache/budget';
 import { KeptMap } from '../../src/lib/cache/kept';
-import { recentStart } from '../../src/lib/cache/policies';
 
 describe('the slider', () => {
   test('reaches from the smallest budget to the whole context', () => {
@@ -48,30 +47,4 @@ test('kept fractions are patched, grow, and are dropped when a chat goes back', 
   kept.truncate(2);
   patch(3, 1);
   expect([...kept.values]).toEqual([255, 7, 0, 1]);
-});
-
-test('the recent window follows the policy', () => {
-  const state = {
-    n_seen: 1000,
-    budget: 200,
-    auto: false,
-    hot_entries: 200,
-    hot_bytes: 0,
-    hot_peak_bytes: 0,
-    full_bytes: 0,
-    kept: 0.2,
-    past_context: false,
-  };
-  const options = {
-    budget: 200,
-    sinks: 4,
-    recent: null,
-    chunk: 512,
-    evict_every: 64,
-    kv: 'f16' as const,
-  };
-  expect(recentStart({ ...options, policy: 'h2o' }, state)).toBe(900);
-  expect(recentStart({ ...options, policy: 'window' }, state)).toBe(804);
-  expect(recentStart({ ...options, policy: 'h2o', recent: 30 }, state)).toBe(970);
-  expect(recentStart({ ...options, policy: 'full' }, state)).toBe(1000);
 });

@@ -260,6 +260,12 @@ export class PreviewApi implements Api {
     return Promise.resolve();
   }
 
+  pin(...[chat, passage, pinned]: Parameters<Api['pin']>): Promise<void> {
+    this.calls.push(['pin', chat, passage, pinned]);
+    this.#worker.pin(chat, passage, pinned);
+    return Promise.resolve();
+  }
+
   textAt(_chat: string, start: number, end: number): Promise<string> {
     return Promise.resolve(
       `the slider sets how many entries each layer and head may hold; what stands at ${start} to ${end} is what the model reads when it answers, unless it was evicted before`,
@@ -311,8 +317,9 @@ export class PreviewApi implements Api {
           used: 6.2 * GiB,
           weights: this.#model ? 0.4 * GiB : 0,
           kv_hot: this.#model ? 0.3 * GiB : 0,
+          kv_store: this.#model ? 0.5 * GiB : 0,
           scratch: 0.2 * GiB,
-          other: 5.3 * GiB,
+          other: 4.8 * GiB,
         },
       },
     );

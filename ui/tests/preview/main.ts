@@ -18,7 +18,14 @@ const chat = (id: string, title: string, ago: number): Chat => ({
     message(1, 'user', title, { documents: [{ name: 'guide.pdf', pages: 12, tokens: 6120 }] }),
     message(2, 'assistant', `<think>The person asks about the guide.</think>${REPLY}`, {
       finish: 'eos',
-      stats: { prefilled: 6160, prefill_s: 41, ttft_s: 41.4, generated: 141, tok_s: 16.8 },
+      stats: {
+        prefilled: 6160,
+        prefill_s: 41,
+        recall_s: 0.6,
+        ttft_s: 41.4,
+        generated: 141,
+        tok_s: 16.8,
+      },
     }),
   ],
 });

@@ -1,14 +1,31 @@
-import type { CacheOptions, CacheState, Event, Span, StoredMessage } from '../../src/lib/ipc/types';
+import { contains, overlap, type Range } from '../../src/lib/cache/ranges';
+import type {
+  CacheOptions,
+  CacheState,
+  Event,
+  Passage,
+  Recalled,
+  Span,
+  StoredMessage,
+} from '../../src/lib/ipc/types';
 
 const KV_BYTES = 22_528;
+const STORE_LIMIT = 4 * 2 ** 30;
+
+interface State {
+  options: CacheOptions;
+  seen: number;
+  budget: number;
+  peak: number;
+  spans: Span[];
+  /** By the person. */
+  pins: Range[];
+}
 
 /** Stands in for the worker in tests and the preview: the same events, made up but consistent. */
 export class FakeWorker {
   readonly #kept = new Map<string, Uint8Array>();
-  readonly #state = new Map<
-    string,
-    { options: CacheOptions; seen: number; budget: number; peak: number }
-  >();
+  readonly #state = new Map<string, State>();
   readonly #stopped = new Set<string>();
 
   constructor(
@@ -24,12 +41,15 @@ export class FakeWorker {
   ): Promise<string> {
     this.#stopped.delete(session);
     const { spans, total } = layout(messages);
-    const seen = this.#state.get(session)?.seen ?? 0;
-    const state = {
+    const before = this.#state.get(session);
+    const seen = before?.seen ?? 0;
+    const state: State = {
       options,
       seen,
       budget: options.budget ?? 2048,
-      peak: this.#state.get(session)?.peak ?? 0,
+      peak: before?.peak ?? 0,
+      spans,
+      pins: before?.pins ?? [],
     };
     this.#state.set(session, state);
     this.emit({ type: 'layout', session, n_tokens: total, reused: seen, spans });
@@ -44,10 +64,13 @@ export class FakeWorker {
         total: total - seen,
         tok_s: 148.2,
         remaining_s: (total - seen - done) / 148.2,
+        mode: options.prefill === 'streaming' ? 'streaming' : 'exact',
       });
-      this.#cache(session, spans);
+      this.#cache(session);
       await this.pause(180);
     }
+    const passages = recalled(spans, state);
+    if (passages.length > 0) this.emit({ type: 'recalled', session, passages });
     let text = '';
     let generated = 0;
     for (const piece of reply.match(/\S+\s*/g) ?? []) {
@@ -57,17 +80,13 @@ export class FakeWorker {
       generated += 1;
       state.seen += 1;
       this.emit({ type: 'token', session, text: piece, generated, tok_s: 17.3 });
-      if (generated % 8 === 0) this.#cache(session, spans);
+      if (generated % 8 === 0) this.#cache(session);
       await this.pause(45);
     }
-    this.emit({
-      type: 'layout',
-      session,
-      n_tokens: state.seen,
-      reused: seen,
-      spans: layoutDone(spans, messages.length, state.seen),
-    });
-    this.#cache(session, spans);
+    state.spans = layoutDone(spans, messages.length, state.seen);
+    const n_tokens = state.seen;
+    this.emit({ type: 'layout', session, n_tokens, reused: seen, spans: state.spans });
+    this.#cache(session);
     return this.#finish(session, text, total - seen, generated);
   }
 
@@ -80,7 +99,26 @@ export class FakeWorker {
     if (!state) return;
     state.options = { ...state.options, budget };
     state.budget = budget ?? 2048;
-    this.#cache(session, []);
+    this.#cache(session);
+  }
+
+  pin(session: string, passage: Passage, pinned: boolean): void {
+    const state = this.#state.get(session);
+    if (!state || passage.type !== 'range') return;
+    const { start, end } = passage;
+    const outside = state.pins.flatMap(([from, to]): Range[] => [
+      [from, Math.min(to, start)],
+      [Math.max(from, end), to],
+    ]);
+    const pins = [...outside, ...(pinned ? [[start, end] as Range] : [])]
+      .filter(([from, to]) => from < to)
+      .sort((a, b) => a[0] - b[0]);
+    const tokens = pins.reduce((sum, [from, to]) => sum + to - from, 0);
+    if (tokens + 16 > state.budget) {
+      const message = `${tokens} tokens are pinned, which leaves no room in a budget of ${state.budget}; set at least ${tokens + 16}, or pin less.`;
+      this.emit({ type: 'notice', session, code: 'options', message });
+    } else state.pins = pins;
+    this.#cache(session);
   }
 
   #finish(
@@ -90,12 +128,19 @@ export class FakeWorker {
     generated: number,
     reason: 'eos' | 'stopped' = text === '' ? 'stopped' : 'eos',
   ): string {
-    const stats = { prefilled, prefill_s: 20.8, ttft_s: 21.1, generated, tok_s: 17.3 };
+    const stats = {
+      prefilled,
+      prefill_s: 20.8,
+      recall_s: 0.4,
+      ttft_s: 21.1,
+      generated,
+      tok_s: 17.3,
+    };
     this.emit({ type: 'finished', session, reason, stats });
     return text;
   }
 
-  #cache(session: string, spans: Span[]): void {
+  #cache(session: string): void {
     const state = this.#state.get(session);
     if (!state) return;
     const n = state.seen;
@@ -114,9 +159,12 @@ export class FakeWorker {
         ? 255
         : Math.min(was, Math.max(0, Math.round(255 * Math.min(1, share * 4 * wave * wave))));
     }
-    for (const span of spans) {
-      if (span.kind.type === 'template') kept.fill(255, span.start, Math.min(span.end, n));
-    }
+    // What a small budget pushed out longest ago has left the store as well.
+    const forgotten: Range[] = [];
+    if (over && n > 8 * state.budget) forgotten.push([Math.floor(n / 4), Math.floor(n / 3)]);
+    for (const [start, end] of forgotten) kept.fill(0, start, end);
+    const pinned = joined([...ownPins(state.spans, n), ...state.pins]);
+    for (const [start, end] of pinned) kept.fill(255, start, Math.min(end, n));
     this.#kept.set(session, kept);
     const hot = over ? Math.min(n, state.budget + (n % 64)) : n;
     state.peak = Math.max(state.peak, hot * KV_BYTES);
@@ -130,11 +178,61 @@ export class FakeWorker {
       full_bytes: n * KV_BYTES,
       kept: kept.reduce((sum, k) => sum + k, 0) / 255 / Math.max(1, n),
       past_context: false,
+      store_bytes: n * KV_BYTES,
+      store_limit: STORE_LIMIT,
+      pinned: overlap(pinned, 0, n),
     };
     let binary = '';
     for (const byte of kept) binary += String.fromCharCode(byte);
-    this.emit({ type: 'cache', session, state: cache, kept: [{ start: 0, values: btoa(binary) }] });
+    this.emit({
+      type: 'cache',
+      session,
+      state: cache,
+      kept: [{ start: 0, values: btoa(binary) }],
+      forgotten: forgotten.flatMap(([start, end]) => outside(start, end, pinned)),
+      pinned,
+    });
   }
+}
+
+/** What the engine pins by itself: the template. */
+function ownPins(spans: Span[], n: number): Range[] {
+  return spans
+    .filter((span) => span.kind.type === 'template' && span.end <= n)
+    .map((span) => [span.start, span.end]);
+}
+
+function joined(ranges: Range[]): Range[] {
+  const all: Range[] = [];
+  for (const [start, end] of ranges.sort((a, b) => a[0] - b[0])) {
+    const last = all.at(-1);
+    if (last && start <= last[1]) last[1] = Math.max(last[1], end);
+    else all.push([start, end]);
+  }
+  return all;
+}
+
+function outside(start: number, end: number, ranges: Range[]): Range[] {
+  const rest: Range[] = [];
+  for (let p = start; p < end; p += 1) {
+    if (contains(ranges, p)) continue;
+    const last = rest.at(-1);
+    if (last?.[1] === p) last[1] = p + 1;
+    else rest.push([p, p + 1]);
+  }
+  return rest;
+}
+
+/** Some passages of what is away, as a question would find them. */
+function recalled(spans: Span[], { options, budget, seen }: State): Recalled[] {
+  if (!options.recall || options.policy === 'full' || seen <= budget) return [];
+  const pages = spans.filter((span) => span.kind.type === 'page' && span.end < seen - budget / 2);
+  return [2, 0, 5, 3, 6, 4].flatMap((i, rank): Recalled[] => {
+    const page = pages[i];
+    return page
+      ? [{ start: page.start + 20, end: page.start + 70, entries: 9000 - 1200 * rank }]
+      : [];
+  });
 }
 
 function layout(messages: StoredMessage[]): { spans: Span[]; total: number } {

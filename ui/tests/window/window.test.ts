@@ -13,6 +13,7 @@ import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 import Root from '../../src/App.svelte';
 import { App } from '../../src/lib/state/app.svelte';
 import { message, PreviewApi, type PreviewOptions } from '../preview/api';
+import { GAUGE } from '../preview/samples';
 
 // What jsdom lacks of a webview.
 vi.stubGlobal(
@@ -178,23 +179,30 @@ describe('memory', () => {
 
   test('figures that cannot be read are unknown, never NaN', async () => {
     const { api } = await open();
-    const gauge = {
-      kind: 'vram' as const,
-      name: 'A card',
-      total: null,
-      used: null,
-      weights: 5,
-      kv_hot: 0,
-      scratch: null,
-      other: null,
-    };
-    api.emit({ type: 'gauge', gauge });
+    api.emit({ type: 'gauge', gauge: GAUGE });
     await tick();
     expect(screen.getByTestId('gauge-kind').textContent).toBe('VRAM');
     for (const key of ['used', 'total', 'scratch', 'other', 'free']) {
       expect(screen.getByTestId(`gauge-${key}`).textContent.trim()).toBe('unknown');
     }
     expect(document.body.textContent).not.toContain('NaN');
+  });
+
+  test('the store has a part of the gauge where it shares the memory', async () => {
+    const { api } = await open();
+    expect(screen.getByTestId('gauge-store').textContent.trim()).toBe('512 MiB');
+    api.emit({ type: 'gauge', gauge: GAUGE });
+    await tick();
+    expect(screen.queryByTestId('gauge-store')).toBeNull();
+  });
+
+  test('the budget says how full the store is', async () => {
+    await open();
+    await type('Budgets?');
+    await enter();
+    await waitFor(() =>
+      expect(screen.getByTestId('store-bytes').textContent).toMatch(/^[\d.]+ MiB of 4\.0 GiB$/),
+    );
   });
 
   test('the heatmap tells a screen reader what it shows', async () => {
@@ -205,6 +213,110 @@ describe('memory', () => {
       expect(screen.getByTestId('heatmap').getAttribute('aria-label')).toMatch(
         /^Context of \d+ tokens, \d+% of it in the hot cache\./,
       ),
+    );
+  });
+});
+
+/** Asks about a document of 12 pages with a budget that is far too small for it. */
+async function askAboutGuide(options: PreviewOptions = {}) {
+  const guide = { name: 'guide.pdf', pages: 12, tokens: 1200 };
+  const asked = message(1, 'user', 'First?', { documents: [guide] });
+  const summary = { id: 'a', title: 'Guide', updated_ms: Date.now() };
+  const messages = [asked, message(2, 'assistant', 'Yes.', { finish: 'eos' })];
+  const { api, app } = await open({ chats: [{ summary, messages }], ...options });
+  app.setBudget(192);
+  await fireEvent.click(await screen.findByTitle('Guide'));
+  await screen.findByText('Yes.');
+  await type('And then?');
+  await enter();
+  return { api, app };
+}
+
+describe('recall', () => {
+  test('goes with the question, and can be turned off', async () => {
+    const { api } = await open();
+    const toggle = screen.getByRole('switch', { name: 'Bring back what a question asks for' });
+    expect((toggle as HTMLInputElement).checked).toBe(true);
+    await fireEvent.click(toggle);
+    await type('Budgets?');
+    await enter();
+    expect(sent(api)[0]?.[1]).toMatchObject({ cache: { recall: false, prefill: 'auto' } });
+    await fireEvent.click(toggle);
+    expect(screen.getByText('from the next question')).toBeTruthy();
+  });
+
+  test('an answer says what was looked at again, and leads to it on the heatmap', async () => {
+    const { app } = await askAboutGuide();
+    const line = await screen.findByTestId('looked-again');
+    await waitFor(() => expect(app.chats.busy).toBe(false));
+    expect(line.textContent.replace(/\s+/g, ' ').trim()).toBe(
+      'Looked again at p. 3, p. 1, p. 6, p. 4, and 2 more: guide.pdf, page 7; guide.pdf, page 5',
+    );
+    await fireEvent.click(within(line).getByText('p. 6'));
+    await waitFor(() =>
+      expect(screen.getByTestId('heatmap-tip').textContent).toContain('guide.pdf, page 6'),
+    );
+  });
+
+  test('says how the prompt is read', async () => {
+    await askAboutGuide({ pace: 1 });
+    await waitFor(() =>
+      expect(screen.getByTestId('prefill-mode').textContent).toBe(
+        'Reading exactly (layer by layer)',
+      ),
+    );
+  });
+});
+
+describe('pins', () => {
+  const button = (name: string) => screen.getByLabelText(`Keep ${name} in memory`);
+  const isPressed = (name: string) => button(name).getAttribute('aria-pressed');
+
+  test('a page and its document are kept, and let go again', async () => {
+    const { api, app } = await askAboutGuide();
+    await waitFor(() => expect(app.chats.busy).toBe(false));
+    await waitFor(() => expect(isPressed('guide.pdf, page 2')).toBe('false'));
+    await fireEvent.click(button('guide.pdf, page 2'));
+    expect(api.calls.findLast(([name]) => name === 'pin')).toEqual([
+      'pin',
+      'a',
+      { type: 'range', start: 105, end: 205 },
+      true,
+    ]);
+    await waitFor(() => expect(isPressed('guide.pdf')).toBe('mixed'));
+    expect(isPressed('guide.pdf, page 2')).toBe('true');
+    await fireEvent.click(button('guide.pdf, page 2'));
+    await waitFor(() => expect(isPressed('guide.pdf')).toBe('false'));
+  });
+
+  test('what does not fit is refused with a sentence, and not shown as pinned', async () => {
+    const { app } = await askAboutGuide();
+    await waitFor(() => expect(app.chats.busy).toBe(false));
+    await waitFor(() => expect(isPressed('guide.pdf')).toBe('false'));
+    await fireEvent.click(button('guide.pdf'));
+    await screen.findByText(/^1200 tokens are pinned, which leaves no room in a budget of 192/);
+    await waitFor(() => expect(isPressed('guide.pdf')).toBe('false'));
+  });
+
+  test('the engine pins the template by itself: there is nothing to press', async () => {
+    const { app } = await askAboutGuide();
+    await waitFor(() => expect(app.chats.busy).toBe(false));
+    const row = await screen.findByText('Chat template');
+    const whole = within(row.closest('tr') as HTMLElement);
+    await waitFor(() => expect(whole.getByText('pinned')).toBeTruthy());
+    expect(whole.queryByTestId('pin')).toBeNull();
+  });
+});
+
+describe('the policies', () => {
+  test('are folded away but for the recommended one, and say when another is chosen', async () => {
+    await open();
+    const more = screen.getByTestId<HTMLDetailsElement>('more-policies');
+    expect(more.open).toBe(false);
+    expect(more.querySelector('[data-testid="policy-h2o"]')).toBeNull();
+    await fireEvent.click(screen.getByTestId('policy-expected'));
+    expect(more.querySelector('summary')?.textContent.trim()).toBe(
+      'More policies: expected is chosen',
     );
   });
 });
@@ -314,9 +426,10 @@ test('preferences survive a restart of the window', async () => {
   const { app } = await open();
   app.setBudget(512);
   await fireEvent.click(screen.getByTestId('policy-window'));
+  await fireEvent.click(screen.getByTestId('recall'));
   app.prefs.sampling.temperature = 0;
   app.prefs.save();
   const again = new App(new PreviewApi(), localStorage, noPdf);
-  expect(again.prefs.cacheOptions).toMatchObject({ budget: 512, policy: 'window' });
+  expect(again.prefs.cacheOptions).toMatchObject({ budget: 512, policy: 'window', recall: false });
   expect(again.prefs.nextSampling.temperature).toBe(0);
 });

@@ -1,15 +1,22 @@
+import { overlap } from '../cache/ranges';
+import type { Held } from './states';
+
 /** What a bin of positions is drawn as. */
 export const Kind = {
   /** Past the end of the context. */
   Empty: 0,
   /** Part of the conversation that the model has not read yet. */
   Unread: 1,
-  /** Kept by what the model gave it, or evicted. */
-  Scored: 2,
+  /** In the hot cache, at least in part. */
+  Kept: 2,
   /** In the recent window, and whole. */
   Recent: 3,
-  /** Template and system prompt, and whole. */
+  /** Pinned, and whole. */
   Pinned: 4,
+  /** Mostly in the store only. */
+  Store: 5,
+  /** Mostly in neither. */
+  Forgotten: 6,
 } as const;
 export type Kind = number;
 
@@ -21,17 +28,15 @@ export interface Bins {
   room: number;
 }
 
-export interface BinInput {
-  kept: Uint8Array;
+export interface BinInput extends Held {
   /** Tokens of the conversation, read or not. */
   total: number;
-  /** Tokens that have been through the model. */
-  seen: number;
   /** First position of the recent window. */
   recentFrom: number;
-  /** Sorted ranges `[start, end)` that are pinned. */
-  pinned: [number, number][];
 }
+
+/** Below this mean a bin whose most positions are away is drawn as away: its bar would be a line as well. */
+const FAINT = 1 / 16;
 
 /** Room grows in steps of a quarter. */
 export function roomFor(total: number): number {
@@ -50,7 +55,6 @@ export function bin(input: BinInput, count: number): Bins {
   const room = roomFor(input.total);
   const kind = new Uint8Array(count);
   const kept = new Float32Array(count);
-  let range = 0;
   for (let i = 0; i < count; i += 1) {
     const start = binStart(i, count, room);
     const end = Math.max(start + 1, binStart(i + 1, count, room));
@@ -61,15 +65,20 @@ export function bin(input: BinInput, count: number): Bins {
       continue;
     }
     let sum = 0;
-    for (let p = start; p < read; p += 1) sum += input.kept[p] ?? 0;
+    let cold = 0;
+    for (let p = start; p < read; p += 1) {
+      const value = input.kept[p] ?? 0;
+      sum += value;
+      if (value === 0) cold += 1;
+    }
     const mean = sum / (255 * (read - start));
     kept[i] = mean;
-    while ((input.pinned[range]?.[1] ?? Infinity) <= start) range += 1;
-    const pin = input.pinned[range];
-    const pinnedHere = pin ? Math.min(read, pin[1]) - Math.max(start, pin[0]) : 0;
-    if (mean > 0.999 && pinnedHere * 2 > read - start) kind[i] = Kind.Pinned;
+    const most = (ranges: Held['pinned']) => 2 * overlap(ranges, start, read) > read - start;
+    if (mean > 0.999 && most(input.pinned)) kind[i] = Kind.Pinned;
     else if (mean > 0.999 && start >= input.recentFrom) kind[i] = Kind.Recent;
-    else kind[i] = Kind.Scored;
+    else if (most(input.forgotten)) kind[i] = Kind.Forgotten;
+    else if (2 * cold > read - start && mean < FAINT) kind[i] = Kind.Store;
+    else kind[i] = Kind.Kept;
   }
   return { kind, kept, room };
 }

@@ -4,7 +4,9 @@ import type { Mark } from './sources';
 /** Colours of the strip, read from the style sheet. */
 export interface Palette {
   track: string;
-  evicted: string;
+  store: string;
+  forgotten: string;
+  unread: string;
   keptLow: string;
   keptHigh: string;
   recent: string;
@@ -40,8 +42,9 @@ export function binCount({ width, rows }: Geometry): number {
 }
 
 /**
- * Draws the context row by row, like lines of text. The height of a bar is the kept fraction; pinned
- * and recent positions carry a line below, unread ones are dotted.
+ * Draws the context row by row, like lines of text. The height of a bar is the kept fraction, and each
+ * state has a form of its own: pinned positions are underlined, recent ones dotted below; what is only in
+ * the store is a thin line, what is forgotten is hatched, and what is not read yet are dots.
  */
 export function drawStrip(
   ctx: CanvasRenderingContext2D,
@@ -106,26 +109,68 @@ function drawRun(
 ): void {
   if (kind === Kind.Empty) return;
   if (kind === Kind.Unread) {
-    ctx.fillStyle = palette.evicted;
-    for (let dot = x - (x % 4); dot < x + width; dot += 4) {
-      if (dot >= x) ctx.fillRect(dot, y + height / 2 - 0.5, 1.5, 1.5);
-    }
+    ctx.fillStyle = palette.unread;
+    dots(ctx, x, y + height / 2 - 0.5, width, 4, 1.5);
     return;
   }
-  if (kind === Kind.Scored) {
-    if (level === 0) {
-      ctx.fillStyle = palette.evicted;
-      ctx.fillRect(x, y + height - 1, width, 1);
-      return;
-    }
-    const bar = Math.max(2, (height * level) / SHADES);
+  if (kind === Kind.Store) {
+    ctx.fillStyle = palette.store;
+    ctx.fillRect(x, y + height - 1, width, 1);
+    return;
+  }
+  if (kind === Kind.Kept || kind === Kind.Forgotten) {
+    if (kind === Kind.Forgotten) hatch(ctx, x, y, width, height, palette.forgotten);
+    if (kind === Kind.Forgotten && level === 0) return;
+    // Never as flat as the line of the store.
+    const bar = Math.max(3, (height * level) / SHADES);
     ctx.fillStyle = shades[level] ?? palette.keptHigh;
     ctx.fillRect(x, y + height - bar, width, bar);
     return;
   }
   ctx.fillStyle = kind === Kind.Pinned ? palette.pinned : palette.recent;
   ctx.fillRect(x, y, width, height);
-  ctx.fillRect(x, y + height + 1, width, kind === Kind.Pinned ? 2 : 1);
+  if (kind === Kind.Pinned) ctx.fillRect(x, y + height + 1, width, 2);
+  else dots(ctx, x, y + height + 1, width, 3, 1);
+}
+
+/** Dots whose places do not depend on where a run begins, so that neighbouring runs go on alike. */
+function dots(
+  ctx: CanvasRenderingContext2D,
+  x: number,
+  y: number,
+  width: number,
+  apart: number,
+  size: number,
+): void {
+  for (let dot = Math.ceil(x / apart) * apart; dot < x + width; dot += apart) {
+    ctx.fillRect(dot, y, size, size);
+  }
+}
+
+/** Distance between the lines of the hatching, in CSS pixels. */
+const HATCH = 4;
+
+function hatch(
+  ctx: CanvasRenderingContext2D,
+  x: number,
+  y: number,
+  width: number,
+  height: number,
+  colour: string,
+): void {
+  ctx.save();
+  ctx.beginPath();
+  ctx.rect(x, y, width, height);
+  ctx.clip();
+  ctx.beginPath();
+  for (let at = Math.floor((x - height) / HATCH) * HATCH; at < x + width; at += HATCH) {
+    ctx.moveTo(at, y + height);
+    ctx.lineTo(at + height, y);
+  }
+  ctx.strokeStyle = colour;
+  ctx.lineWidth = 1.25;
+  ctx.stroke();
+  ctx.restore();
 }
 
 function drawMarks(
@@ -208,4 +253,10 @@ export function positionAt(
   return (bins.kind[i] ?? Kind.Empty) === Kind.Empty
     ? null
     : Math.floor((i * bins.room) / (w * rows));
+}
+
+/** The row in which a position stands. */
+export function rowOf(position: number, room: number, { width, rows }: Geometry): number {
+  const w = Math.max(1, Math.floor(width));
+  return Math.min(rows - 1, Math.floor(Math.floor((position * w * rows) / room) / w));
 }

@@ -1,21 +1,33 @@
+import { overlap, type Range } from '../cache/ranges';
 import type { Span, StoredMessage } from '../ipc/types';
+import type { Held } from './states';
+
+/** What is held of some positions. */
+export interface Share {
+  tokens: number;
+  /** Kept fraction over what has been read of it, 0 to 1. */
+  kept: number;
+  /** Tokens of which only the store holds anything. */
+  store: number;
+  /** Tokens of which nothing is left. */
+  forgotten: number;
+  /** Where it stands, as far as it has been read. */
+  ranges: Range[];
+}
 
 /** A part of the context that a person would name: a document, a question, an answer. */
-export interface Source {
+export interface Source extends Share {
   key: string;
   name: string;
   /** Index into the chat's messages; `null` for what the chat does not show. */
   message: number | null;
-  tokens: number;
-  /** Kept fraction over its positions, 0 to 1. */
-  kept: number;
+  /** Pinned by the engine itself, while there is room. */
+  own: boolean;
   pages: PageShare[];
 }
 
-export interface PageShare {
+export interface PageShare extends Share {
   page: number;
-  tokens: number;
-  kept: number;
 }
 
 /** Where something begins, to be marked on the strip. */
@@ -75,12 +87,22 @@ export class Outline {
     return this.#textName(this.messages.length - 1);
   }
 
-  pinned(): [number, number][] {
-    return this.spans
-      .filter(
-        (s) => s.kind.type === 'template' || (s.kind.type === 'text' && s.kind.role === 'system'),
-      )
-      .map((s) => [s.start, s.end]);
+  /** The spans of which something lies in `start..end`. */
+  spansIn(start: number, end: number): Span[] {
+    return this.spans.filter((span) => span.start < end && start < span.end);
+  }
+
+  /** The shortest name that is clear in this chat; `null` for what no person wrote. */
+  label(span: Span): string | null {
+    if (span.kind.type === 'template') return null;
+    if (span.kind.type === 'text') return this.#name(span).replace(/^./, (c) => c.toLowerCase());
+    const index = this.#index(span);
+    const name = this.#documentName(index, span.kind.document);
+    const pages = index === null ? 0 : this.messages[index]?.documents[span.kind.document]?.pages;
+    if (pages === 1) return name;
+    const page = `p. ${span.kind.page}`;
+    const documents = this.messages.reduce((sum, message) => sum + message.documents.length, 0);
+    return documents > 1 ? `${name}, ${page}` : page;
   }
 
   /** Turns first: where there is no room for every label, pages give way. */
@@ -97,20 +119,21 @@ export class Outline {
     return [...marks.filter((m) => m.kind === 'turn'), ...marks.filter((m) => m.kind === 'page')];
   }
 
-  /** Tokens and kept share of everything in the context, in its order. */
-  sources(kept: Uint8Array, total: number): Source[] {
-    const sources = new Map<string, Source & { sum: number }>();
-    const add = (key: string, name: string, message: number | null, start: number, end: number) => {
-      let source = sources.get(key);
-      if (!source) {
-        source = { key, name, message, tokens: 0, kept: 0, pages: [], sum: 0 };
-        sources.set(key, source);
-      }
-      let sum = 0;
-      for (let p = start; p < end; p += 1) sum += kept[p] ?? 0;
-      source.tokens += end - start;
-      source.sum += sum / 255;
-      return { source, kept: end > start ? sum / 255 / (end - start) : 0 };
+  /** What is held of everything in the context, in its order. */
+  sources(held: Held, total: number): Source[] {
+    const sources = new Map<string, Source>();
+    const add = (
+      key: string,
+      about: Pick<Source, 'name' | 'message' | 'own'>,
+      start: number,
+      end: number,
+    ) => {
+      const share = shareOf(held, start, end);
+      const known = sources.get(key);
+      const source = known ?? { key, ...about, ...NOTHING, pages: [] };
+      Object.assign(source, joined(source, share));
+      sources.set(key, source);
+      return { source, share };
     };
     let laidOut = 0;
     for (const span of this.spans) {
@@ -119,22 +142,23 @@ export class Outline {
       if (span.kind.type === 'page') {
         const name = this.#documentName(index, span.kind.document);
         const key = `${index}/${span.kind.document}`;
-        const { source, kept: share } = add(key, name, index, span.start, span.end);
-        source.pages.push({ page: span.kind.page, tokens: span.end - span.start, kept: share });
+        const about = { name, message: index, own: false };
+        const { source, share } = add(key, about, span.start, span.end);
+        source.pages.push({ page: span.kind.page, ...share });
       } else {
         const name = this.#name(span);
         const shown = span.kind.type === 'text' && index !== null;
-        add(shown ? `${index}` : name, name, shown ? index : null, span.start, span.end);
+        const own = span.kind.type === 'template' || span.kind.role === 'system';
+        const about = { name, message: shown ? index : null, own };
+        add(shown ? `${index}` : name, about, span.start, span.end);
       }
     }
     if (total > laidOut && this.messages.length > 0) {
-      const index = this.messages.length - 1;
-      add(`${index}`, this.#textName(index), index, laidOut, total);
+      const message = this.messages.length - 1;
+      const about = { name: this.#textName(message), message, own: false };
+      add(`${message}`, about, laidOut, total);
     }
-    return [...sources.values()].map(({ sum, ...source }) => ({
-      ...source,
-      kept: source.tokens > 0 ? sum / source.tokens : 0,
-    }));
+    return [...sources.values()];
   }
 
   #index(span: Span): number | null {
@@ -161,18 +185,74 @@ export class Outline {
   }
 }
 
-/** One sentence on what is mostly gone from the hot cache, or nothing. */
+const NOTHING: Share = { tokens: 0, kept: 0, store: 0, forgotten: 0, ranges: [] };
+
+function shareOf({ kept, seen, forgotten }: Held, start: number, end: number): Share {
+  const read = Math.max(start, Math.min(end, seen, kept.length));
+  let sum = 0;
+  let cold = 0;
+  for (let p = start; p < read; p += 1) {
+    const value = kept[p] ?? 0;
+    sum += value;
+    if (value === 0) cold += 1;
+  }
+  const lost = Math.min(cold, overlap(forgotten, start, read));
+  return {
+    tokens: end - start,
+    kept: read > start ? sum / 255 / (read - start) : 0,
+    store: cold - lost,
+    forgotten: lost,
+    ranges: read > start ? [[start, read]] : [],
+  };
+}
+
+function joined(a: Share, b: Share): Share {
+  const [readA, readB] = [readTokens(a), readTokens(b)];
+  const ranges = [...a.ranges];
+  for (const [start, end] of b.ranges) {
+    const last = ranges.at(-1);
+    if (last?.[1] === start) ranges[ranges.length - 1] = [last[0], end];
+    else ranges.push([start, end]);
+  }
+  return {
+    tokens: a.tokens + b.tokens,
+    kept: readA + readB > 0 ? (a.kept * readA + b.kept * readB) / (readA + readB) : 0,
+    store: a.store + b.store,
+    forgotten: a.forgotten + b.forgotten,
+    ranges,
+  };
+}
+
+/** How much of it the model has read. */
+export function readTokens({ ranges }: Share): number {
+  return ranges.reduce((sum, [start, end]) => sum + end - start, 0);
+}
+
+/** What is mostly gone from the hot cache, and what is nowhere any more; nothing where all is well. */
 export function leftOut(sources: Source[]): string | undefined {
-  const gone = sources.flatMap((source) => {
+  const evicted = named(
+    sources,
+    (share) => share.kept < 0.15 && share.forgotten === 0 && readTokens(share) > 0,
+  );
+  const forgotten = named(sources, (share) => share.forgotten > 0);
+  const sentences = [
+    evicted && `Mostly evicted now: ${evicted}.`,
+    forgotten && `Forgotten, at least in part: ${forgotten}.`,
+  ].filter(Boolean);
+  return sentences.length > 0 ? sentences.join(' ') : undefined;
+}
+
+function named(sources: Source[], is: (share: Share) => boolean): string | undefined {
+  const names = sources.flatMap((source) => {
     if (source.pages.length > 1) {
-      const pages = source.pages.filter((p) => p.kept < 0.15).map((p) => p.page);
+      const pages = source.pages.filter(is).map((p) => p.page);
       return pages.length > 0 ? [`${source.name}, ${pagesOf(pages, source.pages.length)}`] : [];
     }
-    return source.kept < 0.15 && source.tokens >= 16 ? [source.name] : [];
+    return is(source) && source.tokens >= 16 ? [source.name] : [];
   });
-  if (gone.length === 0) return undefined;
-  const shown = gone.slice(0, 3).join('; ');
-  return `Mostly evicted now: ${shown}${gone.length > 3 ? `; and ${gone.length - 3} more` : ''}.`;
+  if (names.length === 0) return undefined;
+  const shown = names.slice(0, 3).join('; ');
+  return names.length > 3 ? `${shown}; and ${names.length - 3} more` : shown;
 }
 
 function pagesOf(pages: number[], all: number): string {

@@ -5,6 +5,7 @@ import type {
   Chat,
   ChatSummary,
   ModelEntry,
+  Passage,
   PickedFile,
   Question,
   Sent,
@@ -38,6 +39,8 @@ export interface Api {
   send(question: Question): Promise<Sent>;
   stop(chat: string): Promise<void>;
   setBudget(chat: string, budget: number | null): Promise<void>;
+  /** Keeps a passage from eviction, or no longer. */
+  pin(chat: string, passage: Passage, pinned: boolean): Promise<void>;
   textAt(chat: string, start: number, end: number): Promise<string>;
 
   pickFiles(): Promise<PickedFile[]>;

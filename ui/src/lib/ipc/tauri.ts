@@ -33,6 +33,7 @@ export const tauriApi: Api = {
   send: (question) => invoke('send', { question }),
   stop: (chat) => invoke('stop', { chat }),
   setBudget: (chat, budget) => invoke('set_budget', { chat, budget }),
+  pin: (chat, passage, pinned) => invoke('pin', { chat, passage, pinned }),
   textAt: (chat, start, end) => invoke('text_at', { chat, start, end }),
 
   pickFiles: () => invoke('pick_files'),

@@ -1,5 +1,6 @@
 import { getContext, setContext } from 'svelte';
 import { throttle } from '../cache/budget';
+import type { Range } from '../cache/ranges';
 import { asApiError, type Api } from '../ipc/api';
 import type { AppEvent, Gauge, PickedFile } from '../ipc/types';
 import type { Engine } from '../pdf/extract';
@@ -28,6 +29,9 @@ export class App {
   modelsOpen = $state(false);
   /** Index of the message that the heatmap asked for; `n` rises so that asking twice works. */
   reveal = $state.raw<{ message: number; n: number } | null>(null);
+
+  /** Position that the heatmap is to show, once; asked for by something outside of it. */
+  pointAt = $state.raw<{ position: number } | null>(null);
 
   readonly #sendBudget: (budget: { chat: string; budget: number | null }) => void;
 
@@ -108,6 +112,30 @@ export class App {
     this.prefs.save();
     const session = this.chats.session;
     if (session && (session.cache || session.busy)) this.#sendBudget({ chat: session.id, budget });
+  }
+
+  /** Keeps passages of the open chat from eviction, or no longer. */
+  async pin(ranges: Range[], pinned: boolean): Promise<void> {
+    const session = this.chats.session;
+    if (!session) return;
+    try {
+      await Promise.all(
+        ranges.map((range) => {
+          session.wishPin({ range, pinned });
+          const [start, end] = range;
+          return this.api.pin(session.id, { type: 'range', start, end }, pinned);
+        }),
+      );
+    } catch (error) {
+      session.dropPinWishes();
+      this.#report(error);
+    }
+  }
+
+  /** Shows where a position stands on the heatmap. */
+  showPosition(position: number): void {
+    this.prefs.inspector = true;
+    this.pointAt = { position };
   }
 
   revealMessage(message: number): void {

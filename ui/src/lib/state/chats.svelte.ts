@@ -100,6 +100,7 @@ export class Chats {
       if (!known && !this.#sessions.has(id)) this.#session(id).begin(cache);
       const session = this.#session(id);
       session.options = cache;
+      session.answersTo(sent.answer.id);
       if (visit === this.#visit) {
         const before = this.open?.messages ?? [];
         this.open = { summary: sent.chat, messages: [...before, sent.question, sent.answer] };
@@ -180,6 +181,7 @@ export class Chats {
     if (!session.busy && (event.type === 'prefill' || event.type === 'token')) {
       session.begin(session.options ?? this.prefs.cacheOptions);
     }
+    if (event.type === 'notice') this.toasts.error(event.message);
     session.apply(event);
     if (event.type === 'finished' || event.type === 'failed') this.#settle(session);
   }
@@ -208,7 +210,10 @@ export class Chats {
     const session = this.#session(id);
     // It may have ended while the chat was being read.
     if (!session.busy && session.answer) this.#settle(session);
-    else session.resume(last.text, last.generated);
+    else {
+      session.resume(last.text, last.generated);
+      session.answersTo(last.id);
+    }
   }
 
   /** Moves what an ended session wrote into the message it belongs to. */

@@ -1,3 +1,4 @@
+import { POLICIES } from '../cache/policies';
 import type { CacheOptions, PolicyName, Sampling } from '../ipc/types';
 
 export type Theme = 'system' | 'light' | 'dark';
@@ -24,6 +25,7 @@ interface Stored {
   inspector: boolean;
   policy: PolicyName;
   budget: number | null;
+  recall: boolean;
   sampling: SamplingPrefs;
 }
 
@@ -37,6 +39,8 @@ export class Prefs {
   policy = $state<PolicyName>('h2o');
   /** Tokens; `null` follows the free memory. */
   budget = $state<number | null>(null);
+  /** Whether each question brings back what it asks for. */
+  recall = $state(true);
   sampling = $state<SamplingPrefs>({ ...DEFAULT_SAMPLING });
 
   constructor(private readonly storage: Pick<Storage, 'getItem' | 'setItem'>) {
@@ -52,6 +56,11 @@ export class Prefs {
       chunk: 512,
       evict_every: 64,
       kv: 'f16',
+      prefill: 'auto',
+      recall: this.recall,
+      recall_share: 0.5,
+      recall_every: null,
+      store_limit: null,
     };
   }
 
@@ -68,6 +77,7 @@ export class Prefs {
       inspector: this.inspector,
       policy: this.policy,
       budget: this.budget,
+      recall: this.recall,
       sampling: $state.snapshot(this.sampling),
     };
     try {
@@ -88,9 +98,10 @@ export class Prefs {
       this.theme = stored.theme;
     if (typeof stored.sidebar === 'boolean') this.sidebar = stored.sidebar;
     if (typeof stored.inspector === 'boolean') this.inspector = stored.inspector;
-    const policies: PolicyName[] = ['full', 'window', 'h2o', 'h2o-paper'];
-    if (stored.policy && policies.includes(stored.policy)) this.policy = stored.policy;
+    const policy = POLICIES.find(({ name }) => name === stored.policy);
+    if (policy) this.policy = policy.name;
     if (typeof stored.budget === 'number' && stored.budget > 0) this.budget = stored.budget;
+    if (typeof stored.recall === 'boolean') this.recall = stored.recall;
     for (const key of Object.keys(DEFAULT_SAMPLING) as (keyof SamplingPrefs)[]) {
       const value = stored.sampling?.[key];
       if (typeof value === 'number' && Number.isFinite(value)) this.sampling[key] = value;

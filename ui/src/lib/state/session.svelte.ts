@@ -1,5 +1,17 @@
+import { SvelteMap } from 'svelte/reactivity';
 import { KeptMap } from '../cache/kept';
-import type { CacheOptions, CacheState, Event, FinishReason, Span, TurnStats } from '../ipc/types';
+import { openWishes, type PinWish } from '../cache/pins';
+import type { Range } from '../cache/ranges';
+import type {
+  CacheOptions,
+  CacheState,
+  Event,
+  FinishReason,
+  PrefillMode,
+  Recalled,
+  Span,
+  TurnStats,
+} from '../ipc/types';
 
 /** Events of the worker that name a session. */
 export type SessionEvent =
@@ -10,6 +22,13 @@ export interface Prefill {
   total: number;
   tokS: number;
   remainingS: number | null;
+  mode: PrefillMode;
+}
+
+/** What a question brought back, and what the positions stood for then. */
+export interface Recall {
+  passages: Recalled[];
+  spans: Span[];
 }
 
 /** The answer that this session is writing or has just written. */
@@ -32,6 +51,11 @@ export class Session {
   prefill = $state.raw<Prefill | null>(null);
   cache = $state.raw<CacheState | null>(null);
   spans = $state.raw<Span[]>([]);
+  /** Positions of which not even the store holds anything. */
+  forgotten = $state.raw<Range[]>([]);
+  pinned = $state.raw<Range[]>([]);
+  /** Shown as if they were true, until the worker says that they are, or that they cannot be. */
+  pinWishes = $state.raw<PinWish[]>([]);
   laidOut = $state(0);
   reused = $state(0);
   failure = $state.raw<{ code: string; message: string } | null>(null);
@@ -40,6 +64,10 @@ export class Session {
   /** Rises when `kept` changes: the map itself is too large to be watched. */
   keptVersion = $state(0);
   readonly kept = new KeptMap();
+  /** By the message that holds the answer. */
+  readonly #recalls = new SvelteMap<number, Recall>();
+  #recall: Recall | null = null;
+  #answerId: number | null = null;
   #startedMs = 0;
 
   constructor(readonly id: string) {}
@@ -55,6 +83,8 @@ export class Session {
     this.failure = null;
     this.prefill = null;
     this.options = options;
+    this.#recall = null;
+    this.#answerId = null;
     this.#startedMs = nowMs;
     this.answer = { text: '', generated: 0, tokS: 0, ttftS: null, finish: null, stats: null };
   }
@@ -64,6 +94,24 @@ export class Session {
     if (this.busy && (this.answer?.generated ?? 0) >= generated) return;
     this.busy = true;
     this.answer = { text, generated, tokS: 0, ttftS: null, finish: null, stats: null };
+  }
+
+  /** Names the message that the answer goes to; what was recalled for it may have come before that is known. */
+  answersTo(message: number): void {
+    this.#answerId = message;
+    if (this.#recall) this.#recalls.set(message, this.#recall);
+  }
+
+  recallOf(message: number): Recall | undefined {
+    return this.#recalls.get(message);
+  }
+
+  wishPin(wish: PinWish): void {
+    this.pinWishes = [...this.pinWishes, wish];
+  }
+
+  dropPinWishes(): void {
+    this.pinWishes = [];
   }
 
   apply(event: SessionEvent, nowMs = performance.now()): void {
@@ -83,6 +131,7 @@ export class Session {
           total: event.total,
           tokS: event.tok_s,
           remainingS: event.remaining_s,
+          mode: event.mode,
         };
         break;
       case 'token': {
@@ -103,7 +152,18 @@ export class Session {
       case 'cache':
         this.cache = event.state;
         for (const patch of event.kept) this.kept.apply(patch);
+        this.forgotten = event.forgotten;
+        this.pinned = event.pinned;
+        this.pinWishes = openWishes(this.pinWishes, event.pinned);
         if (event.kept.length > 0) this.keptVersion += 1;
+        break;
+      case 'recalled':
+        this.#recall = { passages: event.passages, spans: this.spans };
+        if (this.#answerId !== null) this.#recalls.set(this.#answerId, this.#recall);
+        break;
+      case 'notice':
+        // It does not say which wish it is about: what is still wanted shows with the next event.
+        this.dropPinWishes();
         break;
       case 'finished':
         this.#end();
@@ -124,6 +184,7 @@ export class Session {
 
   fail(code: string, message: string): void {
     this.failure = { code, message };
+    this.dropPinWishes();
     this.#end();
   }
 
@@ -131,6 +192,9 @@ export class Session {
   forget(): void {
     this.cache = null;
     this.spans = [];
+    this.forgotten = [];
+    this.pinned = [];
+    this.pinWishes = [];
     this.laidOut = 0;
     this.reused = 0;
     this.kept.truncate(0);

@@ -39,4 +39,16 @@ kept: number,
 /**
  * Whether the chat is longer than the trained context, so that kept entries had to be moved together.
  */
-past_context: boolean, };
+past_context: boolean, 
+/**
+ * Bytes of the store in host memory now.
+ */
+store_bytes: number, 
+/**
+ * Bytes that it may take; 0 where there is none.
+ */
+store_limit: number, 
+/**
+ * Tokens that are pinned.
+ */
+pinned: number, };

@@ -4,6 +4,8 @@ import type { Device } from "./Device";
 import type { FinishReason } from "./FinishReason";
 import type { KeptPatch } from "./KeptPatch";
 import type { ModelInfo } from "./ModelInfo";
+import type { PrefillMode } from "./PrefillMode";
+import type { Recalled } from "./Recalled";
 import type { Span } from "./Span";
 import type { TurnStats } from "./TurnStats";
 import type { WorkerMemory } from "./WorkerMemory";
@@ -71,7 +73,11 @@ tok_s: number,
 /**
  * Seconds left at that speed; `null` until it is known.
  */
-remaining_s: number | null, } | { "type": "token", 
+remaining_s: number | null, 
+/**
+ * How they are read; never `auto`.
+ */
+mode: PrefillMode, } | { "type": "token", 
 /**
  * The conversation.
  */
@@ -99,7 +105,35 @@ state: CacheState,
 /**
  * Kept fractions that changed, oldest position first.
  */
-kept: Array<KeptPatch>, } | { "type": "finished", 
+kept: Array<KeptPatch>, 
+/**
+ * All positions of which not even the store holds anything: `[start, end)`, ascending.
+ */
+forgotten: Array<[number, number]>, 
+/**
+ * All pinned positions: `[start, end)`, ascending.
+ */
+pinned: Array<[number, number]>, } | { "type": "notice", 
+/**
+ * The conversation.
+ */
+session: string, 
+/**
+ * Stable, for the window to act on.
+ */
+code: string, 
+/**
+ * One sentence: what happened and what to do.
+ */
+message: string, } | { "type": "recalled", 
+/**
+ * The conversation.
+ */
+session: string, 
+/**
+ * Where it stands, most first.
+ */
+passages: Array<Recalled>, } | { "type": "finished", 
 /**
  * The conversation.
  */

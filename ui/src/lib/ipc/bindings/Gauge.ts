@@ -30,6 +30,10 @@ weights: number,
  */
 kv_hot: number, 
 /**
+ * Stores of all sessions, where they lie in the memory that is measured.
+ */
+kv_store: number, 
+/**
  * Whatever else the worker holds.
  */
 scratch: number | null, 

@@ -3,4 +3,4 @@
 /**
  * How entries are held in the hot cache.
  */
-export type KvType = "f16" | "f32";
+export type KvType = "f16" | "f32" | "q8_0";

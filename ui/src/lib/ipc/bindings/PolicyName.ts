@@ -3,4 +3,4 @@
 /**
  * The policies, by the names of the command line.
  */
-export type PolicyName = "full" | "window" | "h2o" | "h2o-paper";
+export type PolicyName = "full" | "window" | "h2o" | "h2o-paper" | "tova" | "snapkv" | "pyramidkv" | "expected" | "kvzip" | "random";

@@ -13,6 +13,10 @@ prefilled: number,
  */
 prefill_s: number, 
 /**
+ * Seconds of it that recall took.
+ */
+recall_s: number, 
+/**
  * Seconds from the command to the first token.
  */
 ttft_s: number, 

@@ -13,6 +13,10 @@ weights: number,
  */
 kv_hot: number, 
 /**
+ * Stores of all sessions, in host memory.
+ */
+kv_store: number, 
+/**
  * Resident memory of the process; `null` where it cannot be read.
  */
 rss: number | null, };
