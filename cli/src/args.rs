@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use engine::protocol::{CacheOptions, KvType, PolicyName, Sampling};
+use engine::protocol::{CacheOptions, KvType, PolicyName, PrefillMode, Sampling};
 use serde::de::DeserializeOwned;
 
 /// Which model, and on how many threads.
@@ -22,7 +22,7 @@ pub struct ModelArgs {
 #[command(next_help_heading = "Cache")]
 pub struct CacheArgs {
     /// What decides which entries stay
-    #[arg(long, default_value = "h2o", value_parser = named::<PolicyName>(&["full", "window", "h2o", "h2o-paper"]))]
+    #[arg(long, default_value = "h2o", value_parser = named::<PolicyName>(&POLICIES))]
     pub policy: PolicyName,
     /// Tokens that stay in the cache, or `auto` to follow the free memory
     #[arg(long, default_value = "auto", value_name = "N|auto", value_parser = budget)]
@@ -40,8 +40,42 @@ pub struct CacheArgs {
     #[arg(long, value_name = "N", default_value_t = CacheOptions::default().evict_every)]
     pub evict_every: u32,
     /// How keys and values are held
-    #[arg(long, default_value = "f16", value_parser = named::<KvType>(&["f16", "f32"]))]
+    #[arg(long, default_value = "f16", value_parser = named::<KvType>(&KV_TYPES))]
     pub kv: KvType,
+    /// How a long prompt is read: layer by layer with everything in view, or in chunks that are cut back at once
+    #[arg(long, default_value = "auto", value_parser = named::<PrefillMode>(&["auto", "exact", "streaming"]))]
+    pub prefill: PrefillMode,
+    /// Whether each question brings back what it asks for
+    #[arg(long, value_name = "on|off", default_value = "on", value_parser = on_off())]
+    pub recall: bool,
+    /// Share of the budget that a question may bring back
+    #[arg(long, value_name = "X", default_value_t = CacheOptions::default().recall_share)]
+    pub recall_share: f32,
+    /// Bring back again after so many tokens of an answer [default: never]
+    #[arg(long, value_name = "N")]
+    pub recall_every: Option<u32>,
+    /// Bytes of host memory for what is not in the cache; 0 keeps nothing [default: half of the free memory]
+    #[arg(long, value_name = "BYTES")]
+    pub store_limit: Option<u64>,
+}
+
+/// The policies, as [`PolicyName`] spells them.
+pub const POLICIES: [&str; PolicyName::ALL.len()] = {
+    let mut names = [""; PolicyName::ALL.len()];
+    let mut i = 0;
+    while i < names.len() {
+        names[i] = PolicyName::ALL[i].as_str();
+        i += 1;
+    }
+    names
+};
+
+/// The ways to hold keys and values.
+pub const KV_TYPES: [&str; 3] = ["f16", "f32", "q8_0"];
+
+/// Parses `on` or `off`.
+pub fn on_off() -> impl TypedValueParser<Value = bool> {
+    PossibleValuesParser::new(["on", "off"]).map(|text| text == "on")
 }
 
 impl CacheArgs {
@@ -55,6 +89,11 @@ impl CacheArgs {
             chunk: self.chunk,
             evict_every: self.evict_every,
             kv: self.kv,
+            prefill: self.prefill,
+            recall: self.recall,
+            recall_share: self.recall_share,
+            recall_every: self.recall_every,
+            store_limit: self.store_limit,
         }
     }
 }
@@ -156,9 +195,9 @@ mod tests {
 
     #[test]
     fn every_name_of_the_protocol_is_taken() {
-        for policy in [PolicyName::Full, PolicyName::Window, PolicyName::H2o, PolicyName::H2oPaper] {
-            let name = serde_json::to_value(policy).unwrap();
-            let line = Line::parse_from(["x", "--policy", name.as_str().unwrap(), "--kv", "f32", "--budget", "256"]);
+        for policy in PolicyName::ALL {
+            assert_eq!(serde_json::to_value(policy).unwrap(), policy.as_str());
+            let line = Line::parse_from(["x", "--policy", policy.as_str(), "--kv", "f32", "--budget", "256"]);
             assert_eq!(line.cache.options().policy, policy);
             assert_eq!((line.cache.options().kv, line.cache.options().budget), (KvType::F32, Some(256)));
         }

@@ -1,9 +1,12 @@
 //! `cistern ask`
 
 use std::io::{self, Write};
+use std::path::PathBuf;
 use std::sync::Arc;
 
-use engine::protocol::{CacheState, Event, Message, Role, SpanKind, TurnStats};
+use engine::error::Error;
+use engine::model::Model;
+use engine::protocol::{CacheState, Event, Message, Passage, PrefillMode, Role, SpanKind, TurnStats};
 use engine::session::{Control, Session};
 use serde::Serialize;
 
@@ -25,6 +28,12 @@ pub struct Args {
     /// Instructions that come before everything
     #[arg(long, value_name = "TEXT")]
     system: Option<String>,
+    /// A passage that always stays in the cache; may be given several times
+    #[arg(long = "pin", value_name = "TEXT")]
+    pins: Vec<String>,
+    /// Go on from this file where it exists, and leave the cache in it at the end
+    #[arg(long, value_name = "FILE")]
+    snapshot: Option<PathBuf>,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
@@ -38,6 +47,7 @@ pub struct Args {
 struct Output {
     doc_tokens: u32,
     prefill_s: f32,
+    prefill: PrefillMode,
     answers: Vec<AnswerOutput>,
     kv_bytes: KvBytes,
     rss_peak: Option<u64>,
@@ -51,6 +61,8 @@ struct AnswerOutput {
     tok_s: f32,
     /// Mean kept fraction over all positions when the answer ended.
     kept: f32,
+    /// Seconds of the prefill that recall took.
+    recall_s: f32,
 }
 
 #[derive(Serialize)]
@@ -72,7 +84,11 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     }
     let model = open::model(&args.model)?;
     let cache = args.cache.options();
-    let mut session = Session::new("ask".into(), model, &cache, Arc::new(Control::default()))?;
+    let control = Arc::new(Control::default());
+    let mut session = open_session(args, model, control.clone())?;
+    for text in &args.pins {
+        control.pin(Passage::Text { text: text.clone() }, true);
+    }
     let mut conversation = Vec::new();
     if let Some(text) = &args.system {
         conversation.push(Message { role: Role::System, text: text.clone(), documents: Vec::new() });
@@ -81,6 +97,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     let mut measured = Output {
         doc_tokens: 0,
         prefill_s: 0.0,
+        prefill: PrefillMode::Auto,
         answers: Vec::new(),
         kv_bytes: KvBytes { hot_peak: 0, hot_now: 0, store: 0, full_would_be: 0 },
         rss_peak: None,
@@ -100,6 +117,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         if i == 0 {
             measured.doc_tokens = view.doc_tokens;
             measured.prefill_s = answer.stats.prefill_s;
+            measured.prefill = view.mode;
         }
         measured.answers.push(AnswerOutput {
             text: answer.text.clone(),
@@ -107,14 +125,18 @@ pub fn run(args: &Args) -> Result<(), Failure> {
             ttft_s: answer.stats.ttft_s,
             tok_s: answer.stats.tok_s,
             kept: state.kept,
+            recall_s: answer.stats.recall_s,
         });
         measured.kv_bytes = KvBytes {
             hot_peak: state.hot_peak_bytes,
             hot_now: state.hot_bytes,
-            store: 0,
+            store: state.store_bytes,
             full_would_be: state.full_bytes,
         };
         conversation.push(Message { role: Role::Assistant, text: answer.text, documents: Vec::new() });
+    }
+    if let Some(path) = &args.snapshot {
+        session.save(path)?;
     }
     if args.json {
         measured.rss_peak = memory::rss_peak();
@@ -123,19 +145,33 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     Ok(())
 }
 
+/// The session of the snapshot where there is one that can be used, otherwise a new one.
+fn open_session(args: &Args, model: Arc<Model>, control: Arc<Control>) -> Result<Session, Failure> {
+    if let Some(path) = args.snapshot.as_ref().filter(|path| path.exists()) {
+        match Session::restore("ask".into(), model.clone(), path, control.clone()) {
+            Ok(session) => return Ok(session),
+            Err(error @ Error::Snapshot { .. }) => eprintln!("{error}"),
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(Session::new("ask".into(), model, &args.cache.options(), control)?)
+}
+
 /// A turn on the terminal: the answer on stdout as it comes, progress and figures on stderr.
 pub struct View {
     speaks: bool,
     line: Line,
     /// Tokens of the documents' pages.
     pub doc_tokens: u32,
+    /// How the prompt was read.
+    pub mode: PrefillMode,
     failed: Option<io::Error>,
 }
 
 impl View {
     /// `speaks`: whether the answer goes to stdout.
     pub fn new(speaks: bool) -> Self {
-        Self { speaks, line: Line::new(), doc_tokens: 0, failed: None }
+        Self { speaks, line: Line::new(), doc_tokens: 0, mode: PrefillMode::Auto, failed: None }
     }
 
     /// Shows what happened.
@@ -145,9 +181,15 @@ impl View {
                 let pages = spans.iter().filter(|span| matches!(span.kind, SpanKind::Page { .. }));
                 self.doc_tokens = pages.map(|span| span.end - span.start).sum();
             }
-            Event::Prefill { done, total, tok_s, remaining_s, .. } => {
+            Event::Prefill { done, total, tok_s, remaining_s, mode, .. } => {
                 let left = remaining_s.map(|s| format!(", {} left", seconds(s))).unwrap_or_default();
-                self.line.set(&format!("Reading … {done} of {total} tokens, {tok_s:.0} tok/s{left}"));
+                let how = if mode == PrefillMode::Exact { "Reading exactly" } else { "Reading" };
+                self.line.set(&format!("{how} … {done} of {total} tokens, {tok_s:.0} tok/s{left}"));
+                self.mode = mode;
+            }
+            Event::Notice { message, .. } => {
+                self.line.clear();
+                eprintln!("{message}");
             }
             Event::Token { text, .. } if self.speaks => {
                 self.line.clear();
@@ -195,7 +237,14 @@ mod tests {
 
     #[test]
     fn the_figures_of_a_turn_fit_a_line() {
-        let stats = TurnStats { prefilled: 1200, prefill_s: 12.34, ttft_s: 12.5, generated: 40, tok_s: 9.87 };
+        let stats = TurnStats {
+            prefilled: 1200,
+            prefill_s: 12.34,
+            ttft_s: 12.5,
+            generated: 40,
+            tok_s: 9.87,
+            ..TurnStats::default()
+        };
         let state = CacheState {
             n_seen: 1240,
             budget: 512,

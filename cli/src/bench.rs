@@ -8,7 +8,7 @@ use std::time::Instant;
 use engine::context::Context;
 use engine::error::Error;
 use engine::model::Model;
-use engine::protocol::{CacheOptions, KvType, PolicyName};
+use engine::protocol::{CacheOptions, KvType, PolicyName, PrefillMode};
 use engine::tokenizer::Special;
 use serde::Serialize;
 
@@ -38,7 +38,7 @@ pub struct Args {
         value_name = "P,…",
         value_delimiter = ',',
         default_value = "full,h2o",
-        value_parser = args::named::<PolicyName>(&["full", "window", "h2o", "h2o-paper"])
+        value_parser = args::named::<PolicyName>(&args::POLICIES)
     )]
     policy: Vec<PolicyName>,
     /// Budgets in tokens
@@ -48,8 +48,11 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = CacheOptions::default().chunk)]
     chunk: u32,
     /// How keys and values are held
-    #[arg(long, default_value = "f16", value_parser = args::named::<KvType>(&["f16", "f32"]))]
+    #[arg(long, default_value = "f16", value_parser = args::named::<KvType>(&args::KV_TYPES))]
     kv: KvType,
+    /// How a long prompt is read; `auto` may take either
+    #[arg(long, default_value = "auto", value_parser = args::named::<PrefillMode>(&["auto", "exact", "streaming"]))]
+    prefill: PrefillMode,
     /// Runs of each combination
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
     reps: u32,
@@ -83,6 +86,7 @@ pub struct Row {
     /// Tokens a second while writing.
     pub decode_tok_s: Spread,
     hot_bytes: Spread,
+    hot_peak: Spread,
     rss_peak: Option<Spread>,
 }
 
@@ -158,6 +162,7 @@ fn cases(args: &Args) -> Vec<(CacheOptions, u32)> {
                     budget: budget.0,
                     chunk: args.chunk,
                     kv: args.kv,
+                    prefill: args.prefill,
                     ..CacheOptions::default()
                 };
                 cases.push((options, context));
@@ -171,6 +176,7 @@ struct Run {
     prefill_tok_s: Option<f64>,
     decode_tok_s: f64,
     hot_bytes: u64,
+    hot_peak: u64,
     rss_peak: Option<u64>,
 }
 
@@ -197,6 +203,7 @@ fn measure(model: &Arc<Model>, options: &CacheOptions, n: u32, generate: u32) ->
         prefill_tok_s: (n > 0).then(|| f64::from(n) / prefill_s),
         decode_tok_s: f64::from(generate) / decode_s,
         hot_bytes: context.cache().bytes(),
+        hot_peak: context.cache().state().hot_peak_bytes,
         rss_peak: memory::rss_peak(),
     })
 }
@@ -209,6 +216,7 @@ fn row((options, context): &(CacheOptions, u32), runs: &[Run]) -> Option<Row> {
         prefill_tok_s: Spread::of(runs.iter().filter_map(|run| run.prefill_tok_s)),
         decode_tok_s: Spread::of(runs.iter().map(|run| run.decode_tok_s))?,
         hot_bytes: Spread::of(runs.iter().map(|run| run.hot_bytes as f64))?,
+        hot_peak: Spread::of(runs.iter().map(|run| run.hot_peak as f64))?,
         rss_peak: Spread::of(runs.iter().filter_map(|run| run.rss_peak.map(|bytes| bytes as f64))),
     })
 }
@@ -230,7 +238,7 @@ fn print(out: &mut impl Write, output: &Output) -> Result<(), Failure> {
             out,
             "{:>8}  {:<10} {budget:>7}  {:>22}  {:>20}  {:>9}  {:>9}",
             row.context,
-            plot::name(row.policy),
+            row.policy.as_str(),
             spread(row.prefill_tok_s),
             spread(Some(row.decode_tok_s)),
             bytes(row.hot_bytes.median as u64),

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use engine::protocol::{CacheOptions, Document, Message, Role};
+use engine::protocol::{CacheOptions, Document, Event, Message, Role};
 use engine::session::{Control, Session};
 use rustyline::DefaultEditor;
 use rustyline::error::ReadlineError;
@@ -83,7 +83,12 @@ pub fn run(args: &Args) -> Result<(), Failure> {
                 Ok(budget) => {
                     options.budget = budget.0;
                     control.set_budget(budget.0);
-                    if let Err(error) = session.apply_budget(&mut |_| {}) {
+                    let mut notices = |event| {
+                        if let Event::Notice { message, .. } = event {
+                            eprintln!("{message}");
+                        }
+                    };
+                    if let Err(error) = session.apply(&mut notices) {
                         eprintln!("{error}");
                     }
                 }

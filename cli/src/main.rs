@@ -5,6 +5,7 @@ mod ask;
 mod bench;
 mod chat;
 mod documents;
+mod eval;
 mod failure;
 mod memory;
 mod models;
@@ -41,6 +42,8 @@ enum Command {
     Trace(trace::Args),
     /// Measure speed and memory over contexts, policies and budgets
     Bench(bench::Args),
+    /// Compare what policies and budgets answer with what the full cache answers
+    Eval(eval::Args),
     /// List, fetch and verify models
     #[command(subcommand)]
     Models(models::Command),
@@ -63,6 +66,7 @@ fn run() -> ExitCode {
         Command::Tokenize(args) => tokenize::run(&args),
         Command::Trace(args) => trace::run(&args),
         Command::Bench(args) => bench::run(&args),
+        Command::Eval(args) => eval::run(&args),
         Command::Models(command) => models::run(&command),
         Command::Worker => {
             engine::device::set_threads(None);

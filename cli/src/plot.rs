@@ -1,4 +1,4 @@
-//! The speed of writing over the context, as an SVG.
+//! Measurements as an SVG.
 
 use engine::protocol::PolicyName;
 use plotters::prelude::*;
@@ -53,17 +53,65 @@ fn draw(rows: &[Row], model: &str, backend: SVGBackend<'_>) -> Result<(), Box<dy
 fn label((policy, budget): (PolicyName, Option<u32>)) -> String {
     match (policy, budget) {
         (PolicyName::Full, _) => "full".to_owned(),
-        (_, None) => format!("{}, budget auto", name(policy)),
-        (_, Some(budget)) => format!("{}, budget {budget}", name(policy)),
+        (_, None) => format!("{}, budget auto", policy.as_str()),
+        (_, Some(budget)) => format!("{}, budget {budget}", policy.as_str()),
     }
 }
 
-/// As the command line spells it.
-pub fn name(policy: PolicyName) -> &'static str {
-    match policy {
-        PolicyName::Full => "full",
-        PolicyName::Window => "window",
-        PolicyName::H2o => "h2o",
-        PolicyName::H2oPaper => "h2o-paper",
+/// A chart among others.
+pub struct Panel {
+    /// What the y axis shows.
+    pub y: &'static str,
+    /// Its lines.
+    pub series: Vec<Series>,
+}
+
+/// A line of a chart.
+pub struct Series {
+    /// For the legend.
+    pub name: String,
+    /// Ascending in x.
+    pub points: Vec<(f64, f64)>,
+}
+
+/// Draws charts with one x axis side by side.
+pub fn panels(title: &str, x: &str, panels: &[Panel]) -> Result<String, String> {
+    let mut svg = String::new();
+    let size = (620 * panels.len() as u32, 460);
+    draw_panels(title, x, panels, SVGBackend::with_string(&mut svg, size)).map_err(|error| error.to_string())?;
+    Ok(svg)
+}
+
+fn draw_panels(
+    title: &str,
+    x: &str,
+    panels: &[Panel],
+    backend: SVGBackend<'_>,
+) -> Result<(), Box<dyn std::error::Error>> {
+    let root = backend.into_drawing_area();
+    root.fill(&WHITE)?;
+    let root = root.titled(title, ("sans-serif", 20))?;
+    for (area, panel) in root.split_evenly((1, panels.len())).iter().zip(panels) {
+        let points = || panel.series.iter().flat_map(|series| &series.points);
+        let least = points().map(|point| point.0).fold(f64::INFINITY, f64::min).min(0.0);
+        let most = points().map(|point| point.0).fold(1.0, f64::max);
+        let top = points().map(|point| point.1).fold(1e-6, f64::max);
+        let mut chart = ChartBuilder::on(area)
+            .margin(16)
+            .x_label_area_size(44)
+            .y_label_area_size(60)
+            .build_cartesian_2d(least..most * 1.02, 0.0..top * 1.08)?;
+        chart.configure_mesh().x_desc(x).y_desc(panel.y).draw()?;
+        for (i, series) in panel.series.iter().enumerate() {
+            let colour = Palette99::pick(i).stroke_width(2);
+            chart
+                .draw_series(LineSeries::new(series.points.iter().copied(), colour))?
+                .label(&series.name)
+                .legend(move |(x, y)| PathElement::new([(x, y), (x + 18, y)], colour));
+            chart.draw_series(series.points.iter().map(|&point| Circle::new(point, 3, colour.filled())))?;
+        }
+        chart.configure_series_labels().background_style(WHITE.mix(0.8)).border_style(BLACK.mix(0.3)).draw()?;
     }
+    root.present()?;
+    Ok(())
 }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use engine::context::Context;
 use engine::error::Error;
-use engine::protocol::CacheOptions;
+use engine::protocol::{CacheOptions, PrefillMode};
 use engine::tokenizer::Tokenizer;
 use serde::{Deserialize, Serialize};
 
@@ -35,7 +35,7 @@ pub struct Args {
 struct Trace<'a> {
     n_seen: u32,
     logits: Vec<f32>,
-    layers: Vec<&'a [Vec<u32>]>,
+    layers: Vec<Vec<&'a [u32]>>,
 }
 
 /// Runs the command.
@@ -49,18 +49,17 @@ pub fn run(args: &Args) -> Result<(), Failure> {
 
     let options = args.cache.options();
     let budget = Some(options.budget.unwrap_or(model.config.context.max(ids.len() as u32)));
-    let mut context = Context::new(model.clone(), &CacheOptions { budget, ..options })?;
+    // Every token counts the same here: none of them is a question.
+    let options = CacheOptions { budget, prefill: PrefillMode::Streaming, ..options };
+    let mut context = Context::new(model.clone(), &options)?;
     let line = Line::new();
     line.set(&format!("Reading {} tokens …", ids.len()));
     let logits = context.prefill(&ids)?;
     line.clear();
 
     let cache = context.cache();
-    let trace = Trace {
-        n_seen: cache.n_seen(),
-        logits: logits.to_vec1().map_err(Error::from)?,
-        layers: cache.positions().collect(),
-    };
+    let trace =
+        Trace { n_seen: cache.n_seen(), logits: logits.to_vec1().map_err(Error::from)?, layers: cache.positions() };
     match args.json {
         true => output::json(&trace),
         false => print(&mut std::io::stdout().lock(), &trace, &model.tokenizer),

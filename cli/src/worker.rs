@@ -63,14 +63,15 @@ struct Shared {
     out: Mutex<Option<BufWriter<Stdout>>>,
     model: Mutex<Option<Arc<Model>>>,
     controls: Mutex<HashMap<SessionId, Arc<Control>>>,
-    hot_bytes: Mutex<HashMap<SessionId, u64>>,
+    /// Bytes of each session's hot cache and store.
+    kv_bytes: Mutex<HashMap<SessionId, (u64, u64)>>,
     working: Mutex<bool>,
 }
 
 impl Shared {
     fn report(&self, re: Option<u64>, event: Event) {
         if let Event::Cache { session, state, .. } = &event {
-            lock(&self.hot_bytes).insert(session.clone(), state.hot_bytes);
+            lock(&self.kv_bytes).insert(session.clone(), (state.hot_bytes, state.store_bytes));
         }
         let mut out = lock(&self.out);
         let out = out.get_or_insert_with(|| BufWriter::new(io::stdout()));
@@ -87,7 +88,8 @@ impl Shared {
     fn report_memory(&self) {
         let memory = WorkerMemory {
             weights: lock(&self.model).as_ref().map_or(0, |model| model.weight_bytes),
-            kv_hot: lock(&self.hot_bytes).values().sum(),
+            kv_hot: lock(&self.kv_bytes).values().map(|(hot, _)| hot).sum(),
+            kv_store: lock(&self.kv_bytes).values().map(|(_, store)| store).sum(),
             rss: device::resident_memory(),
         };
         self.report(None, Event::Memory { memory });
@@ -135,6 +137,13 @@ fn dispatch(command: Command, shared: &Arc<Shared>, jobs: &Sender<Command>) {
             }
             shared.report(Some(id), Event::Accepted);
             // Where no turn is running, the engine's thread applies it.
+            enqueue(jobs, Command { id, request });
+        }
+        Request::Pin { ref session, ref passage, pinned } => {
+            if let Some(control) = lock(&shared.controls).get(session) {
+                control.pin(passage.clone(), pinned);
+            }
+            shared.report(Some(id), Event::Accepted);
             enqueue(jobs, Command { id, request });
         }
         Request::Send { ref session, .. } => {
@@ -205,12 +214,26 @@ impl Engine {
             Request::Close { session } => {
                 self.sessions.remove(&session);
                 lock(&shared.controls).remove(&session);
-                lock(&shared.hot_bytes).remove(&session);
+                lock(&shared.kv_bytes).remove(&session);
                 shared.report(Some(id), Event::Accepted);
             }
-            Request::SetBudget { session, .. } => {
+            Request::Save { session, path } => match self.sessions.get_mut(&session) {
+                Some(open) => match open.save(&path) {
+                    Ok(()) => shared.report(Some(id), Event::Accepted),
+                    Err(error) => shared.fail(Some(id), Some(session), &error),
+                },
+                None => shared.fail(Some(id), Some(session), &Error::Empty),
+            },
+            Request::Restore { session, path } => match self.restore(&session, &path) {
+                Ok(state) => {
+                    shared.report(Some(id), Event::Accepted);
+                    shared.report(None, state);
+                }
+                Err(error) => shared.fail(Some(id), Some(session), &error),
+            },
+            Request::SetBudget { session, .. } | Request::Pin { session, .. } => {
                 if let Some(open) = self.sessions.get_mut(&session)
-                    && let Err(error) = open.apply_budget(&mut |event| shared.report(None, event))
+                    && let Err(error) = open.apply(&mut |event| shared.report(None, event))
                 {
                     shared.fail(None, Some(session), &error);
                 }
@@ -241,6 +264,15 @@ impl Engine {
         }
     }
 
+    fn restore(&mut self, id: &str, path: &Path) -> Result<Event, Error> {
+        let model = self.model.clone().ok_or_else(no_model)?;
+        let control = lock(&self.shared.controls).entry(id.to_owned()).or_default().clone();
+        let mut session = Session::restore(id.to_owned(), model, path, control)?;
+        let state = session.cache_event();
+        self.sessions.insert(id.to_owned(), session);
+        Ok(state)
+    }
+
     fn load(&mut self, path: &Path) -> Result<ModelInfo, Error> {
         let device = device::pick();
         let shared = &self.shared;
@@ -257,7 +289,7 @@ impl Engine {
     fn unload(&mut self) {
         self.sessions.clear();
         lock(&self.shared.controls).clear();
-        lock(&self.shared.hot_bytes).clear();
+        lock(&self.shared.kv_bytes).clear();
         *lock(&self.shared.model) = None;
         self.model = None;
         give_back_memory();

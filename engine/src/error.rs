@@ -76,6 +76,14 @@ pub enum Error {
         /// Tokens of the chat.
         n_seen: u32,
     },
+    /// A snapshot that cannot be used.
+    #[error("The saved state {} cannot be used ({reason}); the chat's text is read again instead.", path.display())]
+    Snapshot {
+        /// The file.
+        path: PathBuf,
+        /// What does not hold.
+        reason: String,
+    },
     /// The person stopped it.
     #[error("Stopped.")]
     Stopped,
@@ -100,6 +108,7 @@ impl Error {
             Self::Compute(_) => "compute",
             Self::ContextFull(_) => "context_full",
             Self::Range { .. } => "range",
+            Self::Snapshot { .. } => "snapshot",
             Self::Stopped => "stopped",
             Self::Empty => "empty",
         }

@@ -1,14 +1,19 @@
 //! Opening a GGUF file: its metadata, and its tensors one at a time.
 
 use std::fs::File;
-use std::io::BufReader;
+use std::io::{BufReader, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
 use candle_core::Device;
 use candle_core::quantized::gguf_file::{Content, Value};
 use candle_core::quantized::{GgmlDType, QTensor};
+use sha2::{Digest, Sha256};
 
 use crate::error::{Error, Result};
+
+/// Samples of the weights in a fingerprint, and bytes of each.
+const SAMPLES: u64 = 64;
+const SAMPLE_BYTES: u64 = 4096;
 
 /// An open file whose header has been read and checked against the file's size.
 pub struct Gguf {
@@ -61,6 +66,33 @@ impl Gguf {
     /// Elements of all tensors.
     pub fn parameters(&self) -> u64 {
         self.content.tensor_infos.values().map(|info| info.shape.elem_count() as u64).sum()
+    }
+
+    /// SHA-256 of the header, the file's size and samples of its weights: cheap, and no two models share it.
+    ///
+    /// # Errors
+    /// [`Error::Read`].
+    pub fn fingerprint(&mut self) -> Result<String> {
+        let read = |source| Error::Read { path: self.path.clone(), source };
+        let header = self.content.tensor_data_offset;
+        let file = self.file.get_mut();
+        let size = file.metadata().map_err(read)?.len();
+        let mut hash = Sha256::new();
+        hash.update(size.to_le_bytes());
+        file.rewind().map_err(read)?;
+        let mut bytes = Vec::new();
+        file.take(header).read_to_end(&mut bytes).map_err(read)?;
+        hash.update(&bytes);
+        for i in 0..SAMPLES {
+            let at = header + (size.saturating_sub(header + SAMPLE_BYTES)) / SAMPLES * i;
+            file.seek(SeekFrom::Start(at)).map_err(read)?;
+            bytes.clear();
+            file.take(SAMPLE_BYTES).read_to_end(&mut bytes).map_err(read)?;
+            hash.update(&bytes);
+        }
+        // What is buffered no longer lies where the file stands.
+        self.file.seek(SeekFrom::Start(0)).map_err(read)?;
+        Ok(hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect())
     }
 
     /// What people call its quantization: the mix that the metadata names, otherwise the type of most weights.

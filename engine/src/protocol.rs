@@ -11,7 +11,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 /// Raised whenever a frame changes meaning; shell and worker of different versions refuse each other.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// No honest frame is larger: a document of 200,000 tokens is about 1 MB of JSON.
 pub const MAX_FRAME: usize = 256 << 20;
@@ -67,6 +67,30 @@ pub enum Request {
         session: SessionId,
         /// Entries per layer and KV head; `None` follows the free memory.
         budget: Option<u32>,
+    },
+    /// Keeps a passage from eviction, or no longer, also while it generates. Answered by [`Event::Accepted`].
+    Pin {
+        /// The conversation.
+        session: SessionId,
+        /// What.
+        passage: Passage,
+        /// Whether it is to be kept.
+        pinned: bool,
+    },
+    /// Writes a session to a file, once the running turn is done. Answered by [`Event::Accepted`].
+    Save {
+        /// The conversation.
+        session: SessionId,
+        /// The file; what it held is replaced once the new one is complete.
+        path: PathBuf,
+    },
+    /// Reads a session from a file that [`Request::Save`] wrote with the same model. Answered by
+    /// [`Event::Accepted`] and an [`Event::Cache`], or by [`Event::Failed`]; then the next turn reads its text.
+    Restore {
+        /// The conversation, in place of what it held.
+        session: SessionId,
+        /// The file.
+        path: PathBuf,
     },
     /// Ends prefill or generation within one token. Answered by [`Event::Accepted`].
     Stop {
@@ -160,6 +184,8 @@ pub enum Event {
         tok_s: f32,
         /// Seconds left at that speed; `null` until it is known.
         remaining_s: Option<f32>,
+        /// How they are read; never `auto`.
+        mode: PrefillMode,
     },
     /// More of the answer.
     Token {
@@ -180,6 +206,26 @@ pub enum Event {
         state: CacheState,
         /// Kept fractions that changed, oldest position first.
         kept: Vec<KeptPatch>,
+        /// All positions of which not even the store holds anything: `[start, end)`, ascending.
+        forgotten: Vec<(u32, u32)>,
+        /// All pinned positions: `[start, end)`, ascending.
+        pinned: Vec<(u32, u32)>,
+    },
+    /// Something that was asked for could not be done; a running turn goes on.
+    Notice {
+        /// The conversation.
+        session: SessionId,
+        /// Stable, for the window to act on.
+        code: String,
+        /// One sentence: what happened and what to do.
+        message: String,
+    },
+    /// What the question brought back from the store, sent once before the answer begins.
+    Recalled {
+        /// The conversation.
+        session: SessionId,
+        /// Where it stands, most first.
+        passages: Vec<Recalled>,
     },
     /// The answer is complete.
     Finished {
@@ -317,6 +363,25 @@ pub enum SpanKind {
     },
 }
 
+/// Some tokens of a conversation.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "ts", derive(ts_rs::TS))]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum Passage {
+    /// By their positions.
+    Range {
+        /// First position.
+        start: u32,
+        /// One past the last position.
+        end: u32,
+    },
+    /// The first place where they spell this.
+    Text {
+        /// As it reads in the conversation.
+        text: String,
+    },
+}
+
 /// How a session's cache behaves.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "ts", derive(ts_rs::TS))]
@@ -334,8 +399,20 @@ pub struct CacheOptions {
     pub chunk: u32,
     /// Entries that decode appends before it evicts them at once.
     pub evict_every: u32,
-    /// How entries are held.
+    /// How entries are held, in the hot cache and in the store.
     pub kv: KvType,
+    /// How a prompt passes through the layers.
+    pub prefill: PrefillMode,
+    /// Whether each question brings entries back from the store.
+    pub recall: bool,
+    /// Share of the budget that a question may fill from the store, 0 to 1; what is pinned, first or recent
+    /// comes before it.
+    pub recall_share: f32,
+    /// Recalls anew after this many generated tokens; `null` never does.
+    pub recall_every: Option<u32>,
+    /// Bytes of host memory for the store of all entries; 0 keeps none, `null` takes half of the free memory.
+    #[cfg_attr(feature = "ts", ts(type = "number | null"))]
+    pub store_limit: Option<u64>,
 }
 
 impl Default for CacheOptions {
@@ -348,6 +425,11 @@ impl Default for CacheOptions {
             chunk: 512,
             evict_every: 64,
             kv: KvType::F16,
+            prefill: PrefillMode::Auto,
+            recall: true,
+            recall_share: 0.5,
+            recall_every: None,
+            store_limit: None,
         }
     }
 }
@@ -366,6 +448,67 @@ pub enum PolicyName {
     H2o,
     /// Heavy hitters by raw accumulated attention, as published in arXiv 2306.14048.
     H2oPaper,
+    /// What the last query attends to (arXiv 2401.06104).
+    Tova,
+    /// What the last 32 tokens of the prompt attend to (arXiv 2404.14469); then like [`PolicyName::H2o`].
+    #[serde(rename = "snapkv")]
+    SnapKv,
+    /// [`PolicyName::SnapKv`] with more room in the lower layers (arXiv 2406.02069).
+    #[serde(rename = "pyramidkv")]
+    PyramidKv,
+    /// What queries like those so far can be expected to attend to (arXiv 2510.00636).
+    Expected,
+    /// What the model attends to when it repeats the text (arXiv 2505.23416).
+    #[serde(rename = "kvzip")]
+    KvZip,
+    /// Chance: the control that the others are compared with.
+    Random,
+}
+
+impl PolicyName {
+    /// All of them.
+    pub const ALL: [Self; 10] = [
+        Self::Full,
+        Self::Window,
+        Self::H2o,
+        Self::H2oPaper,
+        Self::Tova,
+        Self::SnapKv,
+        Self::PyramidKv,
+        Self::Expected,
+        Self::KvZip,
+        Self::Random,
+    ];
+
+    /// As the command line spells it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Full => "full",
+            Self::Window => "window",
+            Self::H2o => "h2o",
+            Self::H2oPaper => "h2o-paper",
+            Self::Tova => "tova",
+            Self::SnapKv => "snapkv",
+            Self::PyramidKv => "pyramidkv",
+            Self::Expected => "expected",
+            Self::KvZip => "kvzip",
+            Self::Random => "random",
+        }
+    }
+}
+
+/// How a prompt passes through the layers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "ts", derive(ts_rs::TS))]
+#[serde(rename_all = "snake_case")]
+pub enum PrefillMode {
+    /// Exact where one layer's entries and the hidden states fit the free memory, otherwise streaming.
+    #[default]
+    Auto,
+    /// Layer by layer: as if everything had been kept and then compressed once.
+    Exact,
+    /// Chunk by chunk, with eviction after each: bounded memory for any length, an approximation.
+    Streaming,
 }
 
 /// How entries are held in the hot cache.
@@ -378,6 +521,8 @@ pub enum KvType {
     F16,
     /// Four bytes a number.
     F32,
+    /// 8 bits a number and a scale for every 32, as GGML's Q8_0.
+    Q8_0,
 }
 
 /// How tokens are chosen.
@@ -431,6 +576,26 @@ pub struct CacheState {
     pub kept: f32,
     /// Whether the chat is longer than the trained context, so that kept entries had to be moved together.
     pub past_context: bool,
+    /// Bytes of the store in host memory now.
+    #[cfg_attr(feature = "ts", ts(type = "number"))]
+    pub store_bytes: u64,
+    /// Bytes that it may take; 0 where there is none.
+    #[cfg_attr(feature = "ts", ts(type = "number"))]
+    pub store_limit: u64,
+    /// Tokens that are pinned.
+    pub pinned: u32,
+}
+
+/// A passage that a question brought back.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "ts", derive(ts_rs::TS))]
+pub struct Recalled {
+    /// First position.
+    pub start: u32,
+    /// One past the last position.
+    pub end: u32,
+    /// Entries of it that came back, over all layers and KV heads.
+    pub entries: u32,
 }
 
 /// Kept fractions of neighbouring positions.
@@ -464,6 +629,8 @@ pub struct TurnStats {
     pub prefilled: u32,
     /// Seconds of prefill.
     pub prefill_s: f32,
+    /// Seconds of it that recall took.
+    pub recall_s: f32,
     /// Seconds from the command to the first token.
     pub ttft_s: f32,
     /// Tokens of the answer.
@@ -482,6 +649,9 @@ pub struct WorkerMemory {
     /// Hot caches of all sessions.
     #[cfg_attr(feature = "ts", ts(type = "number"))]
     pub kv_hot: u64,
+    /// Stores of all sessions, in host memory.
+    #[cfg_attr(feature = "ts", ts(type = "number"))]
+    pub kv_store: u64,
     /// Resident memory of the process; `null` where it cannot be read.
     #[cfg_attr(feature = "ts", ts(type = "number | null"))]
     pub rss: Option<u64>,

@@ -2,28 +2,36 @@
 
 use std::collections::HashMap;
 use std::ops::Range;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use candle_core::Tensor;
 
-use crate::context::Context;
+use crate::cache::Cache;
+use crate::cache::snapshot::{self, Extra};
+use crate::context::{self, Context, Progress};
 use crate::error::{Error, Result};
 use crate::model::Model;
+use crate::prompt::Built;
 use crate::protocol::{
-    CacheOptions, Event, FinishReason, Message, Role, Sampling, SessionId, Span, SpanKind, TurnStats,
+    CacheOptions, Event, FinishReason, Message, Passage, PrefillMode, Role, Sampling, SessionId, Span, SpanKind,
+    TurnStats,
 };
 use crate::sampler::Sampler;
 
 /// Progress and cache states are reported at most this often.
 const REPORT_EVERY: Duration = Duration::from_millis(60);
 
+const NO_PASSAGE: &str = "This passage is not in the chat, so it cannot be pinned; select text that was sent.";
+
 /// What other threads may do to a session while it works.
 #[derive(Debug, Default)]
 pub struct Control {
     stop: AtomicBool,
     budget: Mutex<Option<Option<u32>>>,
+    pins: Mutex<Vec<(Passage, bool)>>,
     ids: Mutex<Vec<u32>>,
 }
 
@@ -41,6 +49,11 @@ impl Control {
     /// Asks for another budget, which holds from the next token or chunk on.
     pub fn set_budget(&self, budget: Option<u32>) {
         *self.budget.lock().unwrap_or_else(PoisonError::into_inner) = Some(budget);
+    }
+
+    /// Asks for a passage to be kept from eviction, or no longer; holds from the next token or prompt on.
+    pub fn pin(&self, passage: Passage, pinned: bool) {
+        self.pins.lock().unwrap_or_else(PoisonError::into_inner).push((passage, pinned));
     }
 
     /// The tokens of the conversation in `range`, also of those that are only being read.
@@ -62,6 +75,10 @@ impl Control {
 
     fn take_budget(&self) -> Option<Option<u32>> {
         self.budget.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    fn take_pins(&self) -> Vec<(Passage, bool)> {
+        std::mem::take(&mut *self.pins.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     fn set_ids(&self, ids: &[u32]) {
@@ -91,6 +108,10 @@ pub struct Session {
     control: Arc<Control>,
     /// Answers as they were generated, by the index of their message: a text may tokenize differently.
     replies: HashMap<usize, (String, Vec<u32>)>,
+    /// What the system prompt and the template take, newest turn last.
+    own_pins: OwnPins,
+    /// What the person pinned.
+    user_pins: Vec<Range<u32>>,
 }
 
 impl Session {
@@ -100,7 +121,43 @@ impl Session {
     /// [`Error::Options`] for options that cannot work.
     pub fn new(id: SessionId, model: Arc<Model>, options: &CacheOptions, control: Arc<Control>) -> Result<Self> {
         let context = Context::new(model, options)?;
-        Ok(Self { id, context, control, replies: HashMap::new() })
+        Ok(Self { id, context, control, replies: HashMap::new(), own_pins: OwnPins::default(), user_pins: Vec::new() })
+    }
+
+    /// The same conversation under another name, from here on on its own; `control` acts on it.
+    ///
+    /// # Errors
+    /// When the device has no memory for it.
+    pub fn fork(&mut self, id: SessionId, control: Arc<Control>) -> Result<Self> {
+        control.set_ids(self.context.ids());
+        Ok(Self {
+            id,
+            context: self.context.fork()?,
+            control,
+            replies: self.replies.clone(),
+            own_pins: self.own_pins.clone(),
+            user_pins: self.user_pins.clone(),
+        })
+    }
+
+    /// Writes the conversation's cache to `path`, so that [`Session::restore`] goes on where this stands.
+    ///
+    /// # Errors
+    /// [`Error::Snapshot`] where the file cannot be written.
+    pub fn save(&mut self, path: &Path) -> Result<()> {
+        let extra = Extra { replies: self.replies.clone(), user_pins: self.user_pins.clone() };
+        snapshot::write(path, &mut self.context, &extra)
+    }
+
+    /// A conversation that goes on where [`Session::save`] left it.
+    ///
+    /// # Errors
+    /// [`Error::Snapshot`] for a file that is damaged, of another version or of another model.
+    pub fn restore(id: SessionId, model: Arc<Model>, path: &Path, control: Arc<Control>) -> Result<Self> {
+        let (context, extra) = snapshot::read(path, model)?;
+        control.set_ids(context.ids());
+        let Extra { replies, user_pins } = extra;
+        Ok(Self { id, context, control, replies, own_pins: OwnPins::default(), user_pins })
     }
 
     /// What the model has seen and the cache still holds.
@@ -108,15 +165,20 @@ impl Session {
         &self.context
     }
 
-    /// Applies what [`Control::set_budget`] asked for, between turns; during one it holds by itself.
+    /// Applies what [`Control`] was asked for, between turns; during one it holds by itself.
     ///
     /// # Errors
-    /// [`Error::Options`] where it is too small.
-    pub fn apply_budget(&mut self, emit: &mut dyn FnMut(Event)) -> Result<()> {
-        if self.apply_pending_budget()? {
+    /// [`Error::Options`] where a budget is too small for what is pinned.
+    pub fn apply(&mut self, emit: &mut dyn FnMut(Event)) -> Result<()> {
+        if self.apply_pending(emit)? {
             emit(self.cache_event());
         }
         Ok(())
+    }
+
+    /// The state of the cache, as an event; what it says of kept fractions is what changed since the last one.
+    pub fn cache_event(&mut self) -> Event {
+        cache_event(&self.id, self.context.cache_mut())
     }
 
     /// Prefills what is new in `messages` and answers the last one. Everything worth showing goes to `emit`;
@@ -134,32 +196,12 @@ impl Session {
         emit: &mut dyn FnMut(Event),
     ) -> Result<Answer> {
         let started = Instant::now();
-        if messages.last().is_none_or(|last| last.role != Role::User) {
-            return Err(Error::Empty);
-        }
         let mut sampler = Sampler::new(sampling)?;
-        self.replies.retain(|&i, (text, _)| messages.get(i).is_some_and(|message| message.text == *text));
-        let model = self.context.model().clone();
-        let replies = &self.replies;
-        let built = model.prompt.build(&model.tokenizer, messages, &|i| replies.get(&i).map(|(_, ids)| ids.clone()))?;
-
-        if options.kv == self.context.cache().options().kv {
-            self.context.set_options(options)?;
-        } else {
-            self.context = Context::new(model.clone(), options)?;
-        }
-        let reused = self.rewind(&built.ids)?;
-        self.control.set_ids(&built.ids);
-        self.context.cache_mut().set_pins(pins(&built.spans, messages))?;
-        emit(Event::Layout {
-            session: self.id.clone(),
-            n_tokens: built.ids.len() as u32,
-            reused,
-            spans: built.spans.clone(),
-        });
+        let (built, reused) = self.begin(messages, options, false, emit)?;
 
         let mut stats = TurnStats { prefilled: built.ids.len() as u32 - reused, ..TurnStats::default() };
-        let logits = match self.prefill(&built.ids[reused as usize..], emit) {
+        let ask = ask(&built.spans, messages).max(reused);
+        let logits = match self.prefill(&built.ids[reused as usize..], Some(ask), emit) {
             Ok(logits) => logits,
             Err(Error::Stopped) => {
                 stats.prefilled = self.context.cache().n_seen().saturating_sub(reused);
@@ -169,6 +211,11 @@ impl Session {
             Err(error) => return Err(error),
         };
         stats.prefill_s = started.elapsed().as_secs_f32();
+        stats.recall_s = self.context.cache().recall_time().as_secs_f32();
+        let passages = self.context.cache().passages();
+        if !passages.is_empty() {
+            emit(Event::Recalled { session: self.id.clone(), passages });
+        }
 
         let mut reply = Reply { ids: Vec::new(), text: String::new(), started, first: None };
         let reason = self.generate(logits, &mut sampler, max_tokens, &mut reply, emit)?;
@@ -188,17 +235,81 @@ impl Session {
         Ok(self.finish(reply.text, reason, stats, emit))
     }
 
-    /// Goes back to where `ids` and the cache part ways, and says how many tokens need no prefill. The last
-    /// token is always read again: its logits are what the answer begins with.
-    fn rewind(&mut self, ids: &[u32]) -> Result<u32> {
+    /// Reads what stands before the question that `messages` end with, so that the question itself is soon
+    /// answered, whatever it will be. Ends early where [`Control::stop`] says so.
+    ///
+    /// # Errors
+    /// As [`Session::send`].
+    pub fn read_ahead(
+        &mut self,
+        messages: &[Message],
+        options: &CacheOptions,
+        emit: &mut dyn FnMut(Event),
+    ) -> Result<()> {
+        let (built, reused) = self.begin(messages, options, true, emit)?;
+        let rest = &built.ids[reused as usize..];
+        match rest.is_empty() {
+            true => Ok(()),
+            false => match self.prefill(rest, None, emit) {
+                Ok(_) | Err(Error::Stopped) => Ok(()),
+                Err(error) => Err(error),
+            },
+        }
+    }
+
+    /// Puts the conversation into tokens, goes back to where they part from the cache, and says how many need no
+    /// prefill. `ahead` leaves out the question.
+    fn begin(
+        &mut self,
+        messages: &[Message],
+        options: &CacheOptions,
+        ahead: bool,
+        emit: &mut dyn FnMut(Event),
+    ) -> Result<(Built, u32)> {
+        if messages.last().is_none_or(|last| last.role != Role::User) {
+            return Err(Error::Empty);
+        }
+        self.replies.retain(|&i, (text, _)| messages.get(i).is_some_and(|message| message.text == *text));
+        let model = self.context.model().clone();
+        let replies = &self.replies;
+        let mut built =
+            model.prompt.build(&model.tokenizer, messages, &|i| replies.get(&i).map(|(_, ids)| ids.clone()))?;
+        if ahead {
+            let end = ask(&built.spans, messages);
+            built.ids.truncate(end as usize);
+            built.spans.retain(|span| span.end <= end);
+        }
+
+        if options.kv == self.context.cache().options().kv {
+            self.context.set_options(options)?;
+        } else {
+            self.context = Context::new(model, options)?;
+        }
+        let reused = self.rewind(&built.ids, !ahead)?;
+        self.control.set_ids(&built.ids);
+        self.own_pins = own_pins(&built.spans, messages);
+        self.user_pins.retain(|range| range.end <= built.ids.len() as u32);
+        self.pin(&built.ids, emit)?;
+        emit(Event::Layout {
+            session: self.id.clone(),
+            n_tokens: built.ids.len() as u32,
+            reused,
+            spans: built.spans.clone(),
+        });
+        Ok((built, reused))
+    }
+
+    /// Goes back to where `ids` and the cache part ways, and says how many tokens need no prefill. Where an
+    /// answer follows, the last token is always read again: its logits are what the answer begins with.
+    fn rewind(&mut self, ids: &[u32], answers: bool) -> Result<u32> {
         let common = self.context.ids().iter().zip(ids).take_while(|(a, b)| a == b).count();
-        let reused = common.min(ids.len().saturating_sub(1)) as u32;
+        let reused = common.min(ids.len().saturating_sub(usize::from(answers))) as u32;
         let cache = self.context.cache();
         if reused < cache.n_seen() {
             let (budget, was_whole) = (cache.budget(), cache.state().kept >= 1.0);
             self.context.truncate(reused)?;
-            // What was evicted for the sake of the dropped tokens is missing now. Where that is most of the
-            // budget, reading again is the honest way.
+            // Without a store, what was evicted for the sake of the dropped tokens is missing now. Where that is
+            // most of the budget, reading again is the honest way.
             let enough = budget.min(reused) / 2;
             if !was_whole && (self.context.cache().least_entries() as u32) < enough {
                 self.context.truncate(0)?;
@@ -208,31 +319,26 @@ impl Session {
         Ok(reused)
     }
 
-    fn prefill(&mut self, ids: &[u32], emit: &mut dyn FnMut(Event)) -> Result<Tensor> {
-        let (control, session) = (self.control.clone(), self.id.clone());
-        let (total, layers) = (ids.len() as f32, self.context.model().config.layers as f32);
+    fn prefill(&mut self, ids: &[u32], ask: Option<u32>, emit: &mut dyn FnMut(Event)) -> Result<Tensor> {
+        let (control, session, model) = (self.control.clone(), self.id.clone(), self.context.model().clone());
+        let total = ids.len() as f32;
         let started = Instant::now();
         let mut reported = started;
-        let mut hidden = Err(Error::Empty);
-        let mut done = 0.0;
-        for chunk in ids.chunks(self.context.cache().options().chunk as usize) {
-            let share = chunk.len() as f32 / layers;
-            hidden = Ok(self.context.read(chunk, &mut |layer| {
-                if reported.elapsed() >= REPORT_EVERY {
-                    reported = Instant::now();
-                    // In tokens' worth of work: so many layers of a chunk are so many of its tokens.
-                    emit(prefill_event(&session, done + layer as f32 * share, total, started));
+        self.context.read(ids, ask, &mut |Progress { done, mode, cache }| {
+            if let Some(cache) = cache {
+                if let Some(budget) = control.take_budget()
+                    && let Err(error) = context::set_budget(&model, cache, budget)
+                {
+                    emit(notice(&session, error)?);
                 }
-                !control.stopped()
-            })?);
-            done += chunk.len() as f32;
-            self.apply_pending_budget()?;
-            emit(prefill_event(&session, done, total, started));
-            emit(self.cache_event());
-        }
-        self.context.cache_mut().shrink()?;
-        emit(self.cache_event());
-        self.context.model().logits(&hidden?)
+                emit(prefill_event(&session, done, total, mode, started));
+                emit(cache_event(&session, cache));
+            } else if reported.elapsed() >= REPORT_EVERY {
+                reported = Instant::now();
+                emit(prefill_event(&session, done, total, mode, started));
+            }
+            Ok(!control.stopped())
+        })
     }
 
     fn generate(
@@ -265,8 +371,8 @@ impl Session {
                 self.emit_text(&text, reply, emit);
             }
             logits = self.context.step(id)?;
-            let budget_changed = self.apply_pending_budget()?;
-            if budget_changed || reported.elapsed() >= REPORT_EVERY {
+            let changed = self.apply_pending(emit)?;
+            if changed || reported.elapsed() >= REPORT_EVERY {
                 reported = Instant::now();
                 emit(self.cache_event());
             }
@@ -293,23 +399,72 @@ impl Session {
         Answer { text, reason, stats }
     }
 
-    fn apply_pending_budget(&mut self) -> Result<bool> {
-        match self.control.take_budget() {
-            Some(budget) => self.context.set_budget(budget).map(|()| true),
-            None => Ok(false),
+    /// Applies what other threads asked for, and says whether anything changed. What cannot be done is said and
+    /// left: a turn does not fail for it.
+    fn apply_pending(&mut self, emit: &mut dyn FnMut(Event)) -> Result<bool> {
+        let ids = self.context.ids().to_vec();
+        let pinned = self.pin(&ids, emit)?;
+        let budget = self.control.take_budget();
+        let changed = pinned || budget.is_some();
+        if let Some(budget) = budget
+            && let Err(error) = self.context.set_budget(budget)
+        {
+            emit(notice(&self.id, error)?);
         }
+        Ok(changed)
     }
 
-    fn cache_event(&mut self) -> Event {
-        let cache = self.context.cache_mut();
-        Event::Cache { session: self.id.clone(), state: cache.state(), kept: cache.changes() }
+    /// Pins and unpins what was asked for among `ids`, and says whether anything was.
+    fn pin(&mut self, ids: &[u32], emit: &mut dyn FnMut(Event)) -> Result<bool> {
+        let asked = self.control.take_pins();
+        let any = !asked.is_empty();
+        for (passage, pinned) in asked {
+            let range = match passage {
+                Passage::Range { start, end } if start < end && end as usize <= ids.len() => Some(start..end),
+                Passage::Range { .. } => None,
+                Passage::Text { text } => self.context.model().tokenizer.find(ids, &text),
+            };
+            let Some(range) = range else {
+                emit(notice(&self.id, Error::Options(NO_PASSAGE.into()))?);
+                continue;
+            };
+            let before = self.user_pins.clone();
+            repin(&mut self.user_pins, range, pinned);
+            if let Err(error) = set_pins(self.context.cache_mut(), &self.own_pins, &self.user_pins) {
+                self.user_pins = before;
+                emit(notice(&self.id, error)?);
+            }
+        }
+        // The template's own pins move with every turn.
+        set_pins(self.context.cache_mut(), &self.own_pins, &self.user_pins)?;
+        Ok(any)
     }
 }
 
-fn prefill_event(session: &SessionId, done: f32, total: f32, started: Instant) -> Event {
+/// What could not be done, for the person; an error that is more than that stays one.
+fn notice(session: &SessionId, error: Error) -> Result<Event> {
+    match error {
+        Error::Options(_) => {
+            Ok(Event::Notice { session: session.clone(), code: error.code().into(), message: error.to_string() })
+        }
+        error => Err(error),
+    }
+}
+
+fn cache_event(session: &SessionId, cache: &mut Cache) -> Event {
+    Event::Cache {
+        session: session.clone(),
+        state: cache.state(),
+        kept: cache.changes(),
+        forgotten: cache.forgotten(),
+        pinned: cache.pinned(),
+    }
+}
+
+fn prefill_event(session: &SessionId, done: f32, total: f32, mode: PrefillMode, started: Instant) -> Event {
     let tok_s = done / started.elapsed().as_secs_f32().max(1e-6);
     let remaining_s = (done >= 1.0).then(|| (total - done) / tok_s);
-    Event::Prefill { session: session.clone(), done: done as u32, total: total as u32, tok_s, remaining_s }
+    Event::Prefill { session: session.clone(), done: done as u32, total: total as u32, tok_s, remaining_s, mode }
 }
 
 /// An answer while it is being written.
@@ -333,10 +488,57 @@ impl Reply {
     }
 }
 
-/// The system prompt and what the template puts before the first message of the person.
-fn pins(spans: &[Span], messages: &[Message]) -> Vec<Range<u32>> {
+/// Where the last message's own words begin: they are the question, what stands before them is what it is about.
+fn ask(spans: &[Span], messages: &[Message]) -> u32 {
+    let last = messages.len().saturating_sub(1) as u32;
+    let words = |span: &&Span| span.message == Some(last) && matches!(span.kind, SpanKind::Text { .. });
+    spans.iter().find(words).or(spans.last()).map_or(0, |span| span.start)
+}
+
+/// What is pinned without being asked for.
+#[derive(Debug, Clone, Default)]
+struct OwnPins {
+    /// The system prompt and what the template puts before the first message of the person.
+    opening: Vec<Range<u32>>,
+    /// What the template puts between messages, the newest last: kept while there is room.
+    between: Vec<Range<u32>>,
+}
+
+fn own_pins(spans: &[Span], messages: &[Message]) -> OwnPins {
     let is_system =
         |span: &Span| span.message.is_none_or(|i| messages.get(i as usize).is_some_and(|m| m.role == Role::System));
-    let end = spans.iter().take_while(|span| is_system(span)).last().map_or(0, |span| span.end);
-    if end == 0 { Vec::new() } else { vec![Range { start: 0, end }] }
+    let opening = spans.iter().take_while(|span| is_system(span)).last().map_or(0, |span| span.end);
+    let between = spans.iter().filter(|span| span.start >= opening && span.kind == SpanKind::Template);
+    OwnPins {
+        opening: if opening == 0 { Vec::new() } else { vec![Range { start: 0, end: opening }] },
+        between: between.map(|span| span.start..span.end).collect(),
+    }
+}
+
+/// Adds a range to the pins, or cuts it out of them.
+fn repin(pins: &mut Vec<Range<u32>>, range: Range<u32>, pinned: bool) {
+    if pinned {
+        pins.push(range);
+    } else {
+        let outside = |pin: &Range<u32>| [pin.start..pin.end.min(range.start), pin.start.max(range.end)..pin.end];
+        *pins = pins.iter().flat_map(outside).filter(|pin| !pin.is_empty()).collect();
+    }
+}
+
+fn set_pins(cache: &mut Cache, own: &OwnPins, user: &[Range<u32>]) -> Result<()> {
+    cache.set_pins(own.opening.iter().chain(user).cloned().collect(), own.between.clone())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unpinning_the_middle_leaves_both_ends() {
+        let mut pins = vec![10..30, 50..60];
+        repin(&mut pins, 15..20, false);
+        repin(&mut pins, 50..70, false);
+        repin(&mut pins, 80..90, true);
+        assert_eq!(pins, [10..15, 20..30, 80..90]);
+    }
 }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use base64::Engine as _;
 use engine::model::Model;
 use engine::protocol::{
-    CacheOptions, CacheState, Document, Event, FinishReason, Message, PolicyName, Role, Sampling, SpanKind,
+    CacheOptions, CacheState, Document, Event, FinishReason, Message, PolicyName, PrefillMode, Role, Sampling, SpanKind,
 };
 use engine::session::{Answer, Control, Session};
 
@@ -103,7 +103,7 @@ fn regenerating_goes_back_and_reads_nothing_again() {
 fn hot_bytes_stay_within_budget_and_one_chunk_whatever_the_length() {
     let model = common::starter();
     let per_token = model.info(std::path::Path::new("")).kv_bytes_per_token as u64;
-    let options = options(PolicyName::H2o, 256);
+    let options = CacheOptions { prefill: PrefillMode::Streaming, ..options(PolicyName::H2o, 256) };
     for characters in [4_000, 12_000] {
         let mut chat = Chat::new(model.clone(), &options);
         chat.send(&[about(&[&common::novel()[..characters]], "Who speaks?")], &options, 80);
@@ -165,7 +165,7 @@ fn the_heatmap_adds_up_to_what_the_cache_holds() {
     let cache = chat.session.context().cache();
     assert_eq!(map.len(), cache.n_seen() as usize);
     let mut counts = vec![0u32; map.len()];
-    cache.positions().flatten().flatten().for_each(|&p| counts[p as usize] += 1);
+    cache.positions().into_iter().flatten().flatten().for_each(|&p| counts[p as usize] += 1);
     let whole = (model.config.layers * model.config.kv_heads) as u32;
     for (position, (&shown, &count)) in map.iter().zip(&counts).enumerate() {
         let right = match count {

@@ -71,7 +71,12 @@ fn main() -> io::Result<()> {
                 say(None, Event::Finished { session, reason: FinishReason::Eos, stats })?;
             }
             Request::TextAt { .. } => say(Some(id), Event::Text { text: "some text".into() })?,
-            Request::SetBudget { .. } | Request::Stop { .. } | Request::Close { .. } => say(Some(id), Event::Accepted)?,
+            Request::SetBudget { .. }
+            | Request::Pin { .. }
+            | Request::Save { .. }
+            | Request::Restore { .. }
+            | Request::Stop { .. }
+            | Request::Close { .. } => say(Some(id), Event::Accepted)?,
             Request::Shutdown => break,
         }
     }

@@ -257,9 +257,12 @@ impl Answers {
                 self.memory.send_replace(memory.clone());
                 self.tell(event);
             }
-            Event::Layout { .. } | Event::Prefill { .. } | Event::Cache { .. } | Event::Failed { .. } => {
-                self.tell(event)
-            }
+            Event::Layout { .. }
+            | Event::Prefill { .. }
+            | Event::Cache { .. }
+            | Event::Recalled { .. }
+            | Event::Notice { .. }
+            | Event::Failed { .. } => self.tell(event),
             // The window hears of these as the status, or as the answer to what it asked.
             Event::Hello { .. }
             | Event::ModelLoading { .. }

@@ -103,6 +103,9 @@ pub struct Gauge {
     /// Hot KV entries of all sessions.
     #[ts(type = "number")]
     pub kv_hot: u64,
+    /// Stores of all sessions, where they lie in the memory that is measured.
+    #[ts(type = "number")]
+    pub kv_store: u64,
     /// Whatever else the worker holds.
     #[ts(type = "number | null")]
     pub scratch: Option<u64>,

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
+use engine::protocol::Passage;
 use ts_rs::{Config, ExportError, TS};
 
 use crate::api;
@@ -19,6 +20,7 @@ fn export(into: &Path) -> Result<(), ExportError> {
     api::Question::export_all(&config)?;
     api::Sent::export_all(&config)?;
     api::PickedFile::export_all(&config)?;
+    Passage::export_all(&config)?;
     api::ApiError::export_all(&config)
 }
 

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use engine::protocol::{Event, Request};
+use engine::protocol::{Event, Passage, Request};
 use tauri::ipc::{Channel, Response};
 use tauri::{AppHandle, State, Url};
 use tauri_plugin_dialog::DialogExt;
@@ -117,6 +117,13 @@ pub async fn stop(shell: State<'_, Shell>, chat: String) -> Result<()> {
 #[tauri::command]
 pub async fn set_budget(shell: State<'_, Shell>, chat: String, budget: Option<u32>) -> Result<()> {
     shell.worker.ask(Request::SetBudget { session: chat, budget }).await?;
+    Ok(())
+}
+
+/// Keeps a passage of a chat from eviction, or no longer.
+#[tauri::command]
+pub async fn pin(shell: State<'_, Shell>, chat: String, passage: Passage, pinned: bool) -> Result<()> {
+    shell.worker.ask(Request::Pin { session: chat, passage, pinned }).await?;
     Ok(())
 }
 

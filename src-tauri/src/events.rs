@@ -161,9 +161,14 @@ fn merge_worker(waiting: &mut Event, event: &Event) -> Merge {
             *speed = *tok_s;
             Merge::Done
         }
-        (Event::Cache { state: last, kept: before, .. }, Event::Cache { state, kept, .. }) => {
+        (
+            Event::Cache { state: last, kept: before, forgotten: gone, pinned: stuck, .. },
+            Event::Cache { state, kept, forgotten, pinned, .. },
+        ) => {
             last.clone_from(state);
             before.extend_from_slice(kept);
+            gone.clone_from(forgotten);
+            stuck.clone_from(pinned);
             Merge::Done
         }
         (waiting @ Event::Prefill { .. }, Event::Prefill { .. })
@@ -187,6 +192,8 @@ pub fn session_of(event: &Event) -> Option<&str> {
         | Event::Prefill { session, .. }
         | Event::Token { session, .. }
         | Event::Cache { session, .. }
+        | Event::Recalled { session, .. }
+        | Event::Notice { session, .. }
         | Event::Finished { session, .. } => Some(session),
         Event::Failed { session, .. } => session.as_deref(),
         _ => None,

@@ -105,7 +105,9 @@ fn gauge(kind: GaugeKind, name: String, measured: Measured, memory: &WorkerMemor
     let cap = |bytes: u64| total.map_or(bytes, |total| bytes.min(total));
     let weights = cap(memory.weights);
     let kv_hot = cap(memory.kv_hot);
-    let named = cap(weights.saturating_add(kv_hot));
+    // On a GPU the store lies elsewhere: in the host's memory.
+    let kv_store = if kind == GaugeKind::Ram { cap(memory.kv_store) } else { 0 };
+    let named = cap(weights.saturating_add(kv_hot).saturating_add(kv_store));
     let worker = worker.map(|bytes| cap(bytes.max(named)));
     let used = used.map(|bytes| cap(bytes.max(worker.unwrap_or(named))));
     Gauge {
@@ -115,6 +117,7 @@ fn gauge(kind: GaugeKind, name: String, measured: Measured, memory: &WorkerMemor
         used,
         weights,
         kv_hot,
+        kv_store,
         scratch: worker.map(|worker| worker - named),
         other: used.zip(worker).map(|(used, worker)| used - worker),
     }
@@ -129,7 +132,7 @@ mod tests {
     const GIB: u64 = 1 << 30;
 
     fn parts(gauge: &Gauge) -> u64 {
-        gauge.weights + gauge.kv_hot + gauge.scratch.unwrap_or(0) + gauge.other.unwrap_or(0)
+        gauge.weights + gauge.kv_hot + gauge.kv_store + gauge.scratch.unwrap_or(0) + gauge.other.unwrap_or(0)
     }
 
     #[test]
@@ -139,7 +142,7 @@ mod tests {
             for used in figures {
                 for worker in figures.map(Some).into_iter().chain([None]) {
                     for weights in figures {
-                        let memory = WorkerMemory { weights, kv_hot: GIB / 2, rss: None };
+                        let memory = WorkerMemory { weights, kv_hot: GIB / 2, kv_store: 0, rss: None };
                         let measured = Measured { total, used: Some(used), worker };
                         let gauge = gauge(GaugeKind::Vram, "a card".to_owned(), measured, &memory);
                         let used = gauge.used.unwrap();
@@ -178,7 +181,7 @@ mod tests {
             pid: Some(std::process::id()),
             device: Some(Device { kind: "cuda".to_owned(), name: "NVIDIA RTX".to_owned() }),
         };
-        let memory = WorkerMemory { weights: GIB, kv_hot: GIB, rss: Some(4 * GIB) };
+        let memory = WorkerMemory { weights: GIB, kv_hot: GIB, kv_store: 0, rss: Some(4 * GIB) };
         let gauge = Meter::new().read(&worker, &memory);
         assert_eq!(gauge.kind, GaugeKind::Vram);
         assert_eq!((gauge.total, gauge.used, gauge.scratch, gauge.other), (None, None, None, None));

@@ -36,6 +36,7 @@ pub fn run() -> tauri::Result<()> {
             commands::send,
             commands::stop,
             commands::set_budget,
+            commands::pin,
             commands::text_at,
             commands::pick_files,
             commands::stat_file,

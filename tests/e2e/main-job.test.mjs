@@ -65,9 +65,9 @@ story('the main job: a document, a question, a budget', (step, on) => {
   step('names page and text under the pointer on the heatmap', async () => {
     const tip = await on.window.heatmapAt(0.5, 1);
     assert.match(tip, /guide\.pdf, page \d/);
-    assert.match(tip, /token [\d,]+ · (kept \d+%|evicted|kept <1%)/);
+    assert.match(tip, /token [\d,]+ · (kept \d+%|kept <1%|in store only|forgotten)/);
     // The text is that of the document: several words in a row stand in it.
-    const words = /[a-z]+ [a-z]+ [a-z]+/i.exec(tip.split(/evicted|kept \S+/)[1])?.[0];
+    const words = /[a-z]+ [a-z]+ [a-z]+/i.exec(tip.split(/kept \S+|in store only|forgotten/)[1])?.[0];
     assert.ok(words, tip);
   });
 

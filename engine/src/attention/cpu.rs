@@ -1,4 +1,4 @@
-//! The CPU kernel. Entries are read where they lie (f16 or f32), sums are f32, GQA is never expanded.
+//! The CPU kernel. Entries are read where they lie (f16, f32 or q8_0), sums are f32, GQA is never expanded.
 //!
 //! Softmax takes two passes, because a column sum needs a row's final normaliser. Rows are processed in
 //! blocks, so that the scores of a block stay under [`BLOCK_BYTES`] whatever the prompt's length.
@@ -14,26 +14,41 @@ const BLOCK_BYTES: usize = 4 << 20;
 /// Most queries of a block.
 const BLOCK_QUERIES: usize = 64;
 
+/// Entries that a block of queries widens to f32 at once.
+pub(super) const TILE: usize = 512;
+
 /// Up to here, queries are so few that dot products beat a GEMM.
 const FEW_QUERIES: usize = 4;
 
 /// Entries that are widened to f32 at once; they stay in the L1 cache.
 const WIDEN: usize = 32;
 
-/// The keys or values of one layer, `[kv_heads, capacity, head_dim]`.
+/// Keys or values as they lie in host memory, rows of `head_dim` one after another.
 #[derive(Debug, Clone, Copy)]
-pub enum Rows<'a> {
+pub enum Slices<'a> {
     /// Half precision.
     F16(&'a [f16]),
     /// Single precision.
     F32(&'a [f32]),
+    /// Numbers with 128 added, and a scale for every 32 of them.
+    Q8(&'a [u8], &'a [f16]),
 }
 
-impl Rows<'_> {
-    fn widen(&self, start: usize, out: &mut [f32]) {
+impl Slices<'_> {
+    /// Widens numbers from `start` on, for q8_0 a multiple of 32 of them.
+    pub fn widen(&self, start: usize, out: &mut [f32]) {
         match self {
             Self::F16(rows) => rows[start..start + out.len()].convert_to_f32_slice(out),
             Self::F32(rows) => out.copy_from_slice(&rows[start..start + out.len()]),
+            Self::Q8(q, scales) => {
+                let blocks = q[start..].chunks_exact(32).zip(&scales[start / 32..]);
+                for (out, (q, scale)) in out.chunks_exact_mut(32).zip(blocks) {
+                    let scale = scale.to_f32();
+                    for (out, &q) in out.iter_mut().zip(q) {
+                        *out = f32::from(i16::from(q) - 128) * scale;
+                    }
+                }
+            }
         }
     }
 }
@@ -42,9 +57,9 @@ impl Rows<'_> {
 #[derive(Debug, Clone, Copy)]
 pub struct Entries<'a> {
     /// Keys, rotated.
-    pub k: Rows<'a>,
+    pub k: Slices<'a>,
     /// Values.
-    pub v: Rows<'a>,
+    pub v: Slices<'a>,
     /// Slots that the buffers hold for each KV head.
     pub capacity: usize,
     /// Slots in use.
@@ -52,7 +67,7 @@ pub struct Entries<'a> {
     /// Width of a head.
     pub head_dim: usize,
     /// Position of every used slot of every KV head, ascending.
-    pub positions: &'a [Vec<u32>],
+    pub positions: &'a [&'a [u32]],
 }
 
 impl Entries<'_> {
@@ -132,7 +147,7 @@ fn few_queries(
     }
 }
 
-/// Prefill: a head's entries are widened once, then each task takes a block of queries of one query head.
+/// Prefill: each task takes a block of queries of one query head and widens the entries tile by tile.
 fn many_queries(
     q: &[f32],
     n: usize,
@@ -147,42 +162,62 @@ fn many_queries(
     let width = group * d * scores.len();
     let block = (BLOCK_BYTES / (len * size_of::<f32>())).clamp(1, BLOCK_QUERIES);
     let blocks = n.div_ceil(block);
-    let (mut k, mut v) = (vec![0f32; len * d], vec![0f32; len * d]);
     let out = Columns(out.as_mut_ptr());
     for (head, scores) in scores.iter_mut().enumerate() {
         let base = head * entries.capacity * d;
-        for (wide, rows) in [(&mut k, entries.k), (&mut v, entries.v)] {
-            wide.par_chunks_mut(256 * d).enumerate().for_each(|(i, wide)| rows.widen(base + i * 256 * d, wide));
-        }
         let sums = (0..group * blocks)
             .into_par_iter()
             .fold(
-                || (vec![0f32; len], Vec::new()),
-                |(mut sums, mut p), task| {
+                || (vec![0f32; len], Vec::new(), vec![0f32; TILE * d]),
+                |(mut sums, mut p, mut tile), task| {
                     let (g, t) = (task / blocks, task % blocks * block);
                     let rows = block.min(n - t);
                     let seen = entries.visible(head, first + (t + rows - 1) as u32);
                     p.resize(rows * seen, 0f32);
                     let q = &q[((head * group + g) * n + t) * d..][..rows * d];
-                    // SAFETY: q is rows × d, k holds at least seen × d, p is rows × seen.
-                    unsafe {
-                        gemm_f32(rows, seen, d, p.as_mut_ptr(), seen, q.as_ptr(), (1, d), k.as_ptr(), (d, 1), scale);
+                    for start in (0..seen).step_by(TILE) {
+                        let keys = TILE.min(seen - start);
+                        entries.k.widen(base + start * d, &mut tile[..keys * d]);
+                        // SAFETY: q is rows × d, tile holds keys × d, p is rows × seen.
+                        unsafe {
+                            let p = p.as_mut_ptr().add(start);
+                            gemm_f32(
+                                (rows, keys, d),
+                                (p, seen),
+                                (q.as_ptr(), 1, d),
+                                (tile.as_ptr(), d, 1),
+                                scale,
+                                false,
+                            );
+                        }
                     }
                     for (i, p) in p.chunks_exact_mut(seen).enumerate() {
                         softmax(p, entries.visible(head, first + (t + i) as u32));
                         add_scaled(&mut sums[..seen], p, 1.0);
                     }
                     let out = &out;
-                    // SAFETY: p is rows × seen, v holds at least seen × d; this task alone writes the columns of
-                    // its query head in its rows of out.
-                    unsafe {
-                        let out = out.0.add(t * width + (head * group + g) * d);
-                        gemm_f32(rows, d, seen, out, width, p.as_ptr(), (1, seen), v.as_ptr(), (1, d), 1.0);
+                    for start in (0..seen).step_by(TILE) {
+                        let keys = TILE.min(seen - start);
+                        entries.v.widen(base + start * d, &mut tile[..keys * d]);
+                        // SAFETY: p is rows × seen, tile holds keys × d; this task alone writes the columns of its
+                        // query head in its rows of out.
+                        unsafe {
+                            let out = out.0.add(t * width + (head * group + g) * d);
+                            let p = p.as_ptr().add(start);
+                            gemm_f32(
+                                (rows, d, keys),
+                                (out, width),
+                                (p, 1, seen),
+                                (tile.as_ptr(), 1, d),
+                                1.0,
+                                start > 0,
+                            );
+                        }
                     }
-                    (sums, p)
+                    (sums, p, tile)
                 },
             )
-            .map(|(sums, _)| sums)
+            .map(|(sums, ..)| sums)
             .reduce_with(|mut a, b| {
                 add_scaled(&mut a, &b, 1.0);
                 a
@@ -193,22 +228,18 @@ fn many_queries(
     }
 }
 
-/// `dst[m, n] = alpha · lhs[m, k] rhs[k, n]`; strides are (column, row).
+/// `dst[m, n] = alpha · lhs[m, k] rhs[k, n]`, added to what `dst` holds where `add`; the strides of `lhs` and
+/// `rhs` are (column, row), that of `dst` is its row's.
 ///
 /// # Safety
 /// The pointers must be valid for these sizes and strides, and `dst` written by nobody else.
-#[allow(clippy::too_many_arguments)]
-unsafe fn gemm_f32(
-    m: usize,
-    n: usize,
-    k: usize,
-    dst: *mut f32,
-    dst_row: usize,
-    lhs: *const f32,
-    (lhs_col, lhs_row): (usize, usize),
-    rhs: *const f32,
-    (rhs_col, rhs_row): (usize, usize),
+pub(super) unsafe fn gemm_f32(
+    (m, n, k): (usize, usize, usize),
+    (dst, dst_row): (*mut f32, usize),
+    (lhs, lhs_col, lhs_row): (*const f32, usize, usize),
+    (rhs, rhs_col, rhs_row): (*const f32, usize, usize),
     alpha: f32,
+    add: bool,
 ) {
     // SAFETY: as the caller promises.
     unsafe {
@@ -219,14 +250,14 @@ unsafe fn gemm_f32(
             dst,
             1,
             dst_row as isize,
-            false,
+            add,
             lhs,
             lhs_col as isize,
             lhs_row as isize,
             rhs,
             rhs_col as isize,
             rhs_row as isize,
-            0.0,
+            1.0,
             alpha,
             false,
             false,
@@ -247,7 +278,7 @@ fn softmax(row: &mut [f32], visible: usize) {
 }
 
 /// A sum in eight lanes, which the compiler turns into vector code.
-fn lanes<'a>(chunks: impl Iterator<Item = &'a [f32]>, rest: &[f32]) -> f32 {
+pub(super) fn lanes<'a>(chunks: impl Iterator<Item = &'a [f32]>, rest: &[f32]) -> f32 {
     let mut sums = [0f32; 8];
     for chunk in chunks {
         for (sum, x) in sums.iter_mut().zip(chunk) {
@@ -260,7 +291,7 @@ fn lanes<'a>(chunks: impl Iterator<Item = &'a [f32]>, rest: &[f32]) -> f32 {
 /// `eˣ` for x ≤ 0 to about 1e-7 relative: the bits of 2ⁿ times a polynomial on the rest (Cephes `expf`).
 /// Without branches or calls, so that a loop over it becomes vector code.
 #[inline(always)]
-fn exp(x: f32) -> f32 {
+pub(super) fn exp(x: f32) -> f32 {
     // Adding 1.5 · 2²³ rounds to an integer and leaves it in the low bits.
     const ROUND: f32 = 12_582_912.0;
     let x = x.max(-87.0);
@@ -280,7 +311,7 @@ fn exp(x: f32) -> f32 {
 
 /// In sixteen lanes; see [`lanes`].
 #[inline]
-fn dot(a: &[f32], b: &[f32]) -> f32 {
+pub(crate) fn dot(a: &[f32], b: &[f32]) -> f32 {
     let mut sums = [0f32; 16];
     let (a_chunks, b_chunks) = (a.chunks_exact(16), b.chunks_exact(16));
     let rest: f32 = a_chunks.remainder().iter().zip(b_chunks.remainder()).map(|(a, b)| a * b).sum();
@@ -306,7 +337,7 @@ unsafe impl Sync for Columns {}
 
 #[cfg(test)]
 mod tests {
-    use candle_core::{Device, Tensor};
+    use candle_core::{DType, Device, Tensor};
     use proptest::prelude::*;
 
     use super::*;
@@ -316,6 +347,44 @@ mod tests {
         for i in 0..8_700 {
             let x = -(i as f32) / 100.0;
             assert!((exp(x) - x.exp()).abs() <= 3e-7 * x.exp(), "exp({x})");
+        }
+    }
+
+    #[test]
+    fn column_sums_of_chunks_add_up_to_those_of_one_pass() {
+        let (d, n, heads) = (16, 700, 4);
+        let number = |i: usize| ((i * 2_654_435_761 % 1_000) as f32 / 250.0) - 2.0;
+        let q: Vec<f32> = (0..heads * n * d).map(number).collect();
+        let k: Vec<f32> = (0..2 * n * d).map(|i| number(i + 5)).collect();
+        let all: Vec<u32> = (0..n as u32).collect();
+        let run = |chunk: usize| {
+            let (mut scores, mut outputs) = (vec![vec![0f32; n]; 2], Vec::new());
+            for start in (0..n).step_by(chunk) {
+                let some = chunk.min(n - start);
+                let end = start + some;
+                let positions = [&all[..end]; 2];
+                let slices = Slices::F32(&k);
+                let entries =
+                    Entries { k: slices, v: slices, capacity: n, len: end, head_dim: d, positions: &positions };
+                let q: Vec<f32> =
+                    (0..heads).flat_map(|h| &q[(h * n + start) * d..(h * n + end) * d]).copied().collect();
+                let mut out = vec![0f32; q.len()];
+                let mut sums = vec![vec![0f32; end]; 2];
+                attend(&q, some, start as u32, &entries, &mut out, &mut sums);
+                for (scores, sums) in scores.iter_mut().zip(&sums) {
+                    scores.iter_mut().zip(sums).for_each(|(score, sum)| *score += sum);
+                }
+                outputs.extend(out);
+            }
+            (scores, outputs)
+        };
+        let (want, want_out) = run(n);
+        for chunk in [3, 64, 512] {
+            let (got, out) = run(chunk);
+            for (a, b) in got.iter().flatten().zip(want.iter().flatten()) {
+                assert!((a - b).abs() < 1e-4, "chunks of {chunk}: {a} is not {b}");
+            }
+            assert!(out.iter().zip(&want_out).all(|(a, b)| (a - b).abs() < 1e-5), "chunks of {chunk}");
         }
     }
 
@@ -345,10 +414,11 @@ mod tests {
             let positions: Vec<Vec<u32>> = (0..kv_heads)
                 .map(|h| (0..old as u32).map(|i| i * 3 + h as u32 % 2).chain(first..first + n as u32).collect())
                 .collect();
+            let borrowed: Vec<&[u32]> = positions.iter().map(Vec::as_slice).collect();
             let entries = Entries {
-                k: if f16s { Rows::F16(&k16) } else { Rows::F32(&k) },
-                v: if f16s { Rows::F16(&v16) } else { Rows::F32(&v) },
-                capacity, len: old + n, head_dim: d, positions: &positions,
+                k: if f16s { Slices::F16(&k16) } else { Slices::F32(&k) },
+                v: if f16s { Slices::F16(&v16) } else { Slices::F32(&v) },
+                capacity, len: old + n, head_dim: d, positions: &borrowed,
             };
             let mut out = vec![0f32; q.len()];
             let mut scores = vec![vec![0f32; old + n]; kv_heads];
@@ -357,12 +427,12 @@ mod tests {
             let cpu = &Device::Cpu;
             let shape = (kv_heads, capacity, d);
             let tensor = |wide: &[f32], half: &[f16]| match f16s {
-                true => Tensor::from_slice(half, shape, cpu).unwrap(),
+                true => Tensor::from_slice(half, shape, cpu).unwrap().to_dtype(DType::F32).unwrap(),
                 false => Tensor::from_slice(wide, shape, cpu).unwrap(),
-            };
+            }.narrow(1, 0, old + n).unwrap();
             let q = Tensor::from_slice(&q, (kv_heads * group, n, d), cpu).unwrap();
             let (want, sums) =
-                super::super::ops::attend(&q, &tensor(&k, &k16), &tensor(&v, &v16), old + n, first, &positions).unwrap();
+                super::super::ops::attend(&q, &tensor(&k, &k16), &tensor(&v, &v16), first, &borrowed).unwrap();
             let want: Vec<f32> = want.flatten_all().unwrap().to_vec1().unwrap();
             let sums: Vec<Vec<f32>> = sums.to_vec2().unwrap();
             for (a, b) in out.iter().zip(&want) {

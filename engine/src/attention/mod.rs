@@ -6,6 +6,9 @@
 
 pub mod cpu;
 pub mod ops;
+pub mod probe;
+
+pub use cpu::Slices;
 
 use candle_core::{CpuStorage, Storage, Tensor};
 

@@ -7,25 +7,17 @@ use crate::error::Result;
 /// Cap on the scores of one block of queries, in bytes.
 const BLOCK_BYTES: usize = 64 << 20;
 
-/// Attends with `q` `[heads, n, head_dim]`, whose queries stand at `first`, `first + 1`, …, to the first
-/// `len` slots of `k` and `v` `[kv_heads, capacity, head_dim]`; `positions` `[kv_heads][len]` are theirs.
+/// Attends with `q` `[heads, n, head_dim]`, whose queries stand at `first`, `first + 1`, …, to `k` and `v`
+/// `[kv_heads, len, head_dim]`, all f32; `positions` `[kv_heads][len]` are theirs.
 /// Returns the output `[n, heads * head_dim]` and the column sums `[kv_heads, len]`, both f32.
 ///
 /// # Errors
 /// When the device fails.
-pub fn attend(
-    q: &Tensor,
-    k: &Tensor,
-    v: &Tensor,
-    len: usize,
-    first: u32,
-    positions: &[Vec<u32>],
-) -> Result<(Tensor, Tensor)> {
+pub fn attend(q: &Tensor, k: &Tensor, v: &Tensor, first: u32, positions: &[&[u32]]) -> Result<(Tensor, Tensor)> {
     let (heads, n, d) = q.dims3()?;
-    let kv_heads = k.dim(0)?;
+    let (kv_heads, len, _) = k.dims3()?;
     let group = heads / kv_heads;
-    let k = k.narrow(1, 0, len)?.to_dtype(DType::F32)?.contiguous()?;
-    let v = v.narrow(1, 0, len)?.to_dtype(DType::F32)?.contiguous()?;
+    let (k, v) = (k.contiguous()?, v.contiguous()?);
     let block = (BLOCK_BYTES / (heads * len * size_of::<f32>())).clamp(1, n);
     let mut outputs = Vec::new();
     let mut sums: Option<Tensor> = None;
@@ -56,7 +48,7 @@ pub fn attend(
 
 /// Minus infinity wherever an entry's position is after the query's, `[kv_heads, rows, len]`;
 /// `None` where every query sees every entry.
-fn mask(positions: &[Vec<u32>], first: u32, rows: usize, len: usize) -> Option<Vec<f32>> {
+fn mask(positions: &[&[u32]], first: u32, rows: usize, len: usize) -> Option<Vec<f32>> {
     if positions.iter().all(|of_head| of_head[..len].iter().all(|&p| p <= first)) {
         return None;
     }

@@ -33,6 +33,34 @@ impl Ledger {
         self.sum += u64::from(n * kv_heads);
     }
 
+    /// One KV head of one layer got these positions back.
+    pub fn restore(&mut self, positions: impl Iterator<Item = u32>) {
+        for position in positions {
+            if self.counts.len() <= position as usize {
+                self.counts.resize(position as usize + 1, 0);
+            }
+            self.counts[position as usize] += 1;
+            self.sum += 1;
+        }
+    }
+
+    /// Knows positions up to `n`, hot or not.
+    pub fn cover(&mut self, n: u32) {
+        if self.counts.len() < n as usize {
+            self.counts.resize(n as usize, 0);
+        }
+    }
+
+    /// Whether nothing of a position is hot.
+    pub fn cold(&self, position: u32) -> bool {
+        self.counts.get(position as usize).is_none_or(|&count| count == 0)
+    }
+
+    /// A copy for another conversation, which reports everything anew.
+    pub fn fork(&self) -> Self {
+        Self { whole: self.whole, counts: self.counts.clone(), reported: Vec::new(), sum: self.sum }
+    }
+
     /// One KV head of one layer lost these positions.
     pub fn remove(&mut self, positions: impl Iterator<Item = u32>) {
         for position in positions {

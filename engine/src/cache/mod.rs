@@ -1,69 +1,174 @@
-//! The hot cache of one conversation: at most *budget* entries per layer and KV head.
+//! The hot cache of one conversation: at most *budget* entries per layer and KV head, and the store behind it.
+//!
+//! [`evict`](self) is what happens to a layer as a pass goes through it, `recall` what a question brings back.
 
+mod evict;
 mod layer;
 mod ledger;
 pub mod policy;
+mod queries;
+mod recall;
+mod rows;
+pub mod snapshot;
+mod store;
 
 use std::ops::Range;
+use std::time::Duration;
 
-use candle_core::{Device, Tensor};
+use candle_core::Device;
+use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
-use crate::model::{Attend, Config, Rope};
-use crate::protocol::{CacheOptions, CacheState, KeptPatch, KvType};
+use crate::model::{Config, Rope};
+use crate::protocol::{CacheOptions, CacheState, KeptPatch, KvType, Recalled};
 
+pub use evict::Repeating;
 use layer::HotLayer;
 use ledger::Ledger;
-use policy::{MIN_BUDGET, MIN_RECENT, Policy};
+use policy::expected::Moments;
+use policy::{MIN_BUDGET, MIN_RECENT, Observes, Plan, Policy};
+use queries::Queries;
+use store::Store;
 
-/// When entries over the budget go.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// Wishes may take this part of the budget: a quarter.
+const WISH_SHARE: u32 = 4;
+
+/// What the coming tokens are, and so when entries over the budget go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Phase {
-    /// After every chunk, down to the budget.
-    Prefill,
-    /// Once `evict_every` entries are over the budget, all of them.
+    /// A chunk of a prompt: after it, down to the budget.
+    Streaming,
+    /// A prompt that goes through layer by layer: when [`Cache::finish_layer`] says so.
+    Exact,
+    /// A chunk of a prompt that will be repeated: when [`Cache::evict_all`] says so.
+    Held,
+    /// A generated token: once `evict_every` entries are over the budget, all of them.
     Decode,
 }
 
-/// The hot cache and its bookkeeping.
+/// The hot cache, the store, and their bookkeeping.
 pub struct Cache {
     layers: Vec<HotLayer>,
+    store: Option<Store>,
     ledger: Ledger,
-    policy: Box<dyn Policy>,
+    plan: Plan,
     options: CacheOptions,
     budget: u32,
+    /// What must stay; sorted, without overlaps.
     pins: Vec<Range<u32>>,
-    bytes_per_token: u64,
+    /// What should stay while there is room, the dearest last.
+    wishes: Vec<Range<u32>>,
+    /// Pins and as many of the wishes as there is room for; sorted, without overlaps.
+    pinned: Vec<Range<u32>>,
+    /// What the current turn recalled, by layer and KV head, ascending.
+    recalled: Vec<Vec<Vec<u32>>>,
+    /// The last queries of each layer, as many as something looks at.
+    tails: Vec<Queries>,
+    /// Of each layer's query heads, where the policy asks for them.
+    moments: Vec<Vec<Moments>>,
+    /// From this position on, queries bring entries back.
+    ask: Option<u32>,
+    /// Queries from there on in the layer at hand.
+    asking: Queries,
+    recall_time: Duration,
+    shape: Shape,
+    rope: Rope,
     n_seen: u32,
     /// The position that the next token's key is rotated for.
     angle: u32,
     phase: Phase,
+    /// Tokens of the prompt before the chunk at hand, while layers see it one by one.
+    offset: u32,
     peak_bytes: u64,
 }
 
+/// What the cache knows of its model.
+#[derive(Debug, Clone, Copy)]
+struct Shape {
+    heads: usize,
+    kv_heads: usize,
+    head_dim: usize,
+    bytes_per_token: u64,
+}
+
+impl Shape {
+    fn group(&self) -> usize {
+        self.heads / self.kv_heads
+    }
+}
+
 impl Cache {
-    /// An empty cache for a model of this shape; `budget` is in force where the options leave it open.
+    /// An empty cache for a model of this shape; `budget` and `store_limit` are in force where the options
+    /// leave them open.
     ///
     /// # Errors
     /// [`Error::Options`] for options that cannot work.
-    pub fn new(config: &Config, options: &CacheOptions, budget: u32, device: &Device) -> Result<Self> {
+    pub fn new(
+        config: &Config,
+        rope: &Rope,
+        options: &CacheOptions,
+        budget: u32,
+        store_limit: u64,
+        device: &Device,
+    ) -> Result<Self> {
         let budget = checked_budget(options.budget.unwrap_or(budget))?;
-        if options.chunk == 0 || options.evict_every == 0 {
-            return Err(Error::Options("A chunk and an eviction take at least 1 token; raise the value.".into()));
-        }
-        let layers = (0..config.layers).map(|_| HotLayer::new(config, options.kv, device)).collect::<Result<_>>()?;
+        check_options(options, config)?;
+        let layers: Vec<_> =
+            (0..config.layers).map(|_| HotLayer::new(config, options.kv, device)).collect::<Result<_>>()?;
+        let limit = options.store_limit.unwrap_or(store_limit);
+        let store = (limit > 0)
+            .then(|| Store::new(Store::kind(options.kv), config.layers, config.kv_heads, config.head_dim, limit));
         Ok(Self {
-            layers,
+            store,
             ledger: Ledger::new((config.layers * config.kv_heads) as u32),
-            policy: policy::by_name(options.policy),
+            plan: Plan::by_name(options.policy),
             options: options.clone(),
             budget,
             pins: Vec::new(),
-            bytes_per_token: bytes_per_token(config, options.kv),
+            wishes: Vec::new(),
+            pinned: Vec::new(),
+            recalled: vec![vec![Vec::new(); config.kv_heads]; config.layers],
+            tails: vec![Queries::default(); config.layers],
+            moments: vec![vec![Moments::default(); config.heads]; config.layers],
+            ask: None,
+            asking: Queries::default(),
+            recall_time: Duration::ZERO,
+            shape: Shape {
+                heads: config.heads,
+                kv_heads: config.kv_heads,
+                head_dim: config.head_dim,
+                bytes_per_token: bytes_per_token(config, options.kv),
+            },
+            rope: rope.clone(),
             n_seen: 0,
             angle: 0,
-            phase: Phase::Prefill,
+            phase: Phase::Streaming,
+            offset: 0,
             peak_bytes: 0,
+            layers,
+        })
+    }
+
+    /// A copy whose hot cache shares no memory; pages of the store are shared until one of the two writes.
+    ///
+    /// # Errors
+    /// When the device has no memory for it.
+    pub fn fork(&mut self) -> Result<Self> {
+        Ok(Self {
+            layers: self.layers.iter_mut().map(HotLayer::fork).collect::<Result<_>>()?,
+            store: self.store.clone(),
+            ledger: self.ledger.fork(),
+            plan: Plan::by_name(self.options.policy),
+            options: self.options.clone(),
+            pins: self.pins.clone(),
+            wishes: self.wishes.clone(),
+            pinned: self.pinned.clone(),
+            recalled: self.recalled.clone(),
+            tails: self.tails.clone(),
+            moments: self.moments.clone(),
+            asking: Queries::default(),
+            rope: self.rope.clone(),
+            ..*self
         })
     }
 
@@ -82,15 +187,49 @@ impl Cache {
         &self.options
     }
 
+    /// Whether there is a store.
+    pub fn has_store(&self) -> bool {
+        self.store.is_some()
+    }
+
+    /// Whether entries have to be rated by repeating the text.
+    pub fn repeats(&self) -> bool {
+        self.plan.prompt.observes() == Observes::Repetition
+    }
+
     /// Says what the coming tokens are.
     pub fn set_phase(&mut self, phase: Phase) {
         self.phase = phase;
+    }
+
+    /// Says that layers see a prompt one by one, and how many of its tokens lie before the chunk at hand.
+    pub fn set_offset(&mut self, offset: u32) {
+        self.offset = offset;
+    }
+
+    /// From which position on queries are to bring entries back; `None` leaves the hot cache as it is. What an
+    /// earlier turn recalled loses its protection once the next layer recalls.
+    pub fn set_ask(&mut self, ask: Option<u32>) {
+        self.ask = ask;
+        self.asking.clear();
+    }
+
+    /// Begins a turn: what the last one recalled has no protection any more.
+    pub fn begin_turn(&mut self) {
+        self.recalled.iter_mut().flatten().for_each(Vec::clear);
+        self.recall_time = Duration::ZERO;
+    }
+
+    /// Time that recall has taken in this turn.
+    pub fn recall_time(&self) -> Duration {
+        self.recall_time
     }
 
     /// Counts `n` tokens as seen, once they have been through all layers.
     pub fn advance(&mut self, n: u32) {
         self.n_seen += n;
         self.angle += n;
+        self.offset = 0;
     }
 
     /// The position that the next token's query and key are rotated for: its own, until the chat passes the
@@ -99,63 +238,103 @@ impl Cache {
         self.angle
     }
 
+    /// Whether the chat has passed the trained context.
+    fn past_context(&self) -> bool {
+        self.angle < self.n_seen
+    }
+
     /// Makes room for `n` more tokens inside a trained context of `context`: where they would pass it, the
     /// kept keys are rotated back to neighbouring angles, as StreamingLLM does (arXiv 2309.17453, section
     /// 3.2). Positions keep counting.
     ///
     /// # Errors
     /// [`Error::ContextFull`] where the policy keeps more than the context holds.
-    pub fn stay_in_context(&mut self, n: u32, context: u32, rope: &Rope) -> Result<()> {
+    pub fn stay_in_context(&mut self, n: u32, context: u32) -> Result<()> {
         if self.angle + n <= context {
             return Ok(());
         }
-        if self.policy.keeps_all() {
+        if self.plan.prompt.keeps_all() {
             return Err(Error::ContextFull(context));
         }
         // Where the budget itself fills the context, an eighth of it makes way, and not for every token anew.
         let most = self.budget.min(context - context / 8).min(context.saturating_sub(n)).max(MIN_BUDGET);
         for i in 0..self.layers.len() {
-            self.evict(i, self.n_seen, most)?;
+            self.evict(i, self.n_seen, self.layer_budget(i).min(most))?;
         }
+        self.close_ranks()
+    }
+
+    /// Rotates every layer's keys to neighbouring angles that end where the longest layer does.
+    fn close_ranks(&mut self) -> Result<()> {
         let end = self.layers.iter().map(HotLayer::len).max().unwrap_or(0) as u32;
         for layer in self.layers.iter_mut().filter(|layer| layer.len() > 0) {
-            layer.rotate_to(end, rope)?;
+            layer.rotate_to(end, &self.rope)?;
         }
         self.angle = end;
         Ok(())
     }
 
-    /// Positions that no policy may evict, in place of those before.
+    /// Positions that no policy may evict, in place of those before, and others that should stay while they take
+    /// no more than a quarter of the budget, the dearest last.
     ///
     /// # Errors
-    /// [`Error::Options`] where they leave no room in the budget.
-    pub fn set_pins(&mut self, pins: Vec<Range<u32>>) -> Result<()> {
+    /// [`Error::Options`] where the first leave no room in the budget.
+    pub fn set_pins(&mut self, pins: Vec<Range<u32>>, wishes: Vec<Range<u32>>) -> Result<()> {
+        let pins = joined(pins);
         self.check(self.budget, &pins)?;
         self.pins = pins;
+        self.wishes = wishes;
+        self.settle_pins();
         Ok(())
+    }
+
+    fn settle_pins(&mut self) {
+        let mut room = self.budget / WISH_SHARE;
+        let mut pinned = self.pins.clone();
+        for range in self.wishes.iter().rev() {
+            let n = range.end - range.start;
+            if n > room {
+                break;
+            }
+            room -= n;
+            pinned.push(range.clone());
+        }
+        self.pinned = joined(pinned);
     }
 
     /// Changes policy and protections from here on; entries over the budget go at once.
     ///
     /// # Errors
     /// [`Error::Options`] where the options cannot work, or the device fails.
-    pub fn set_options(&mut self, options: &CacheOptions, budget: u32) -> Result<()> {
+    pub fn set_options(&mut self, options: &CacheOptions, budget: u32, store_limit: u64) -> Result<()> {
         let budget = checked_budget(options.budget.unwrap_or(budget))?;
-        self.policy = policy::by_name(options.policy);
+        self.plan = Plan::by_name(options.policy);
         self.options = CacheOptions { kv: self.options.kv, ..options.clone() };
+        if let Some(store) = &mut self.store {
+            store.set_limit(options.store_limit.unwrap_or(store_limit));
+        }
         self.set_budget(budget)
     }
 
-    /// Changes the budget: down evicts at once and gives the memory back.
+    /// Changes the budget: down evicts at once and gives the memory back, up refills from the store.
     ///
     /// # Errors
     /// [`Error::Options`] where it is too small, or the device fails.
     pub fn set_budget(&mut self, budget: u32) -> Result<()> {
         self.check(checked_budget(budget)?, &self.pins)?;
         self.budget = budget;
+        self.settle_pins();
         for i in 0..self.layers.len() {
-            self.evict(i, self.n_seen, self.budget)?;
+            let len = self.layers[i].len();
+            let room = if self.plan.prompt.keeps_all() { usize::MAX } else { self.layer_budget(i) as usize };
+            let stored = self.store.as_ref().map_or(0, |store| store.layers[i].len() as usize);
+            if len > room {
+                self.evict(i, self.n_seen, self.layer_budget(i))?;
+            } else if len < room.min(stored) {
+                self.refill(i, self.n_seen)?;
+            }
         }
+        self.peak_bytes = self.peak_bytes.max(self.bytes());
         self.shrink()
     }
 
@@ -164,40 +343,52 @@ impl Cache {
     /// # Errors
     /// When the device fails.
     pub fn shrink(&mut self) -> Result<()> {
-        if self.policy.keeps_all() {
+        if self.plan.prompt.keeps_all() {
             return Ok(());
         }
-        let room = (self.budget + self.options.evict_every) as usize;
-        for layer in &mut self.layers {
-            if layer.capacity() > room {
-                layer.set_capacity(room)?;
-            }
+        for i in 0..self.layers.len() {
+            self.shrink_layer(i)?;
         }
         Ok(())
     }
 
-    /// Drops every entry at a position from `n` on.
+    fn shrink_layer(&mut self, i: usize) -> Result<()> {
+        let room = (self.layer_budget(i) + self.options.evict_every) as usize;
+        if self.layers[i].capacity() > room && !self.plan.prompt.keeps_all() {
+            self.layers[i].set_capacity(room)?;
+        }
+        Ok(())
+    }
+
+    /// Drops every entry at a position from `n` on. Entries that were evicted for their sake come back from the
+    /// store.
     ///
     /// # Errors
     /// When the device fails.
     pub fn truncate(&mut self, n: u32) -> Result<()> {
+        let past = self.past_context();
+        self.offset = 0;
+        self.set_ask(None);
         for i in 0..self.layers.len() {
-            let positions = &self.layers[i].positions;
-            // Heads may hold different numbers of older entries, but a layer holds as many of each.
-            let len = positions.iter().map(|of_head| of_head.partition_point(|&p| p < n)).min().unwrap_or(0);
-            if positions.iter().any(|of_head| of_head.len() != len) {
-                self.keep_best(i, n, len as u32)?;
-            }
+            self.refill(i, n)?;
+        }
+        if let Some(store) = &mut self.store {
+            store.truncate(n);
         }
         self.ledger.truncate(n);
-        if self.angle == self.n_seen {
-            (self.n_seen, self.angle) = (n.min(self.n_seen), n.min(self.n_seen));
-            return Ok(());
+        for pins in [&mut self.pins, &mut self.wishes, &mut self.pinned] {
+            pins.iter_mut().for_each(|range| range.end = range.end.min(n));
+            pins.retain(|range| !range.is_empty());
         }
+        self.recalled.iter_mut().flatten().for_each(|positions| positions.retain(|&p| p < n));
         self.n_seen = self.n_seen.min(n);
-        let last = self.layers.iter().flat_map(|layer| &layer.angles).filter_map(|angles| angles.last());
-        self.angle = last.max().map_or(0, |last| last + 1);
-        Ok(())
+        match past {
+            true => self.close_ranks(),
+            false => {
+                self.angle = self.n_seen;
+                Ok(())
+            }
+        }
     }
 
     /// Fewest entries that any layer holds for a KV head.
@@ -206,8 +397,8 @@ impl Cache {
     }
 
     /// Kept positions, `[layers][kv_heads]`, ascending.
-    pub fn positions(&self) -> impl Iterator<Item = &[Vec<u32>]> {
-        self.layers.iter().map(|layer| layer.positions.as_slice())
+    pub fn positions(&self) -> Vec<Vec<&[u32]>> {
+        self.layers.iter().map(|layer| layer.heads.iter().map(|slots| slots.positions.as_slice()).collect()).collect()
     }
 
     /// Bytes of all buffers now.
@@ -217,16 +408,20 @@ impl Cache {
 
     /// Counters for the person.
     pub fn state(&self) -> CacheState {
+        let entries: usize = self.layers.iter().map(HotLayer::len).sum();
         CacheState {
             n_seen: self.n_seen,
             budget: self.budget,
             auto: self.options.budget.is_none(),
-            hot_entries: self.layers.iter().map(HotLayer::len).max().unwrap_or(0) as u32,
+            hot_entries: entries.div_ceil(self.layers.len().max(1)) as u32,
             hot_bytes: self.bytes(),
             hot_peak_bytes: self.peak_bytes,
-            full_bytes: u64::from(self.n_seen) * self.bytes_per_token,
+            full_bytes: u64::from(self.n_seen) * self.shape.bytes_per_token,
             kept: self.ledger.mean(),
-            past_context: self.angle < self.n_seen,
+            past_context: self.past_context(),
+            store_bytes: self.store.as_ref().map_or(0, Store::bytes),
+            store_limit: self.store.as_ref().map_or(0, Store::limit),
+            pinned: self.pinned.iter().map(|range| range.end - range.start).sum(),
         }
     }
 
@@ -235,95 +430,80 @@ impl Cache {
         self.ledger.changes()
     }
 
+    /// Positions of which nothing is left, neither hot nor in the store: `[start, end)`, ascending.
+    pub fn forgotten(&self) -> Vec<(u32, u32)> {
+        let candidates = match &self.store {
+            Some(store) => store.dropped(),
+            None if self.n_seen > 0 => vec![(0, self.n_seen)],
+            None => Vec::new(),
+        };
+        let mut ranges: Vec<(u32, u32)> = Vec::new();
+        for position in candidates.into_iter().flat_map(|(start, end)| start..end.min(self.n_seen)) {
+            match ranges.last_mut() {
+                _ if !self.ledger.cold(position) => {}
+                Some((_, end)) if *end == position => *end += 1,
+                _ => ranges.push((position, position + 1)),
+            }
+        }
+        ranges
+    }
+
+    /// Pinned positions: `[start, end)`, ascending.
+    pub fn pinned(&self) -> Vec<(u32, u32)> {
+        self.pinned.iter().map(|range| (range.start, range.end)).collect()
+    }
+
+    /// The passages that the current turn recalled, those with most entries first.
+    pub fn passages(&self) -> Vec<Recalled> {
+        recall::passages(&self.recalled)
+    }
+
+    /// The budget of one layer.
+    fn layer_budget(&self, i: usize) -> u32 {
+        self.plan.prompt.layer_budget(self.budget, i, self.layers.len())
+    }
+
+    /// The policy that judges now.
+    fn policy(&self) -> &dyn Policy {
+        match self.phase {
+            Phase::Decode => &*self.plan.decode,
+            _ => &*self.plan.prompt,
+        }
+    }
+
     /// Pinned entries count inside the budget, and the newest need some of it.
     fn check(&self, budget: u32, pins: &[Range<u32>]) -> Result<()> {
         let pinned: u32 = pins.iter().map(|range| range.end - range.start).sum();
-        if self.policy.keeps_all() || pinned + MIN_RECENT <= budget {
+        if self.plan.prompt.keeps_all() || pinned + MIN_RECENT <= budget {
             return Ok(());
         }
         Err(Error::Options(format!(
-            "{pinned} tokens are pinned, which leaves no room in a budget of {budget}; set at least {}.",
+            "{pinned} tokens are pinned, which leaves no room in a budget of {budget}; set at least {}, or pin less.",
             pinned + MIN_RECENT
         )))
-    }
-
-    /// Makes room for `n` more entries, without more than the phase will need.
-    fn reserve(&mut self, i: usize, n: usize) -> Result<()> {
-        let layer = &mut self.layers[i];
-        let need = layer.len() + n;
-        if need <= layer.capacity() {
-            return Ok(());
-        }
-        // Growing by a share keeps the copies few; where a budget bounds the cache, never past its bound.
-        let grown = need.max(layer.capacity() + layer.capacity() / 4);
-        let bound = match (self.policy.keeps_all(), self.phase) {
-            (true, _) => usize::MAX,
-            (false, Phase::Prefill) => self.budget as usize + n,
-            (false, Phase::Decode) => (self.budget + self.options.evict_every) as usize,
-        };
-        layer.set_capacity(grown.min(bound.max(need)))
-    }
-
-    /// Evicts from one layer down to `budget`.
-    fn evict(&mut self, i: usize, n_seen: u32, budget: u32) -> Result<()> {
-        if self.layers[i].len() <= budget as usize || self.policy.keeps_all() {
-            return Ok(());
-        }
-        self.keep_best(i, n_seen, budget)
-    }
-
-    /// Keeps the best `budget` entries before position `n` of each KV head of a layer, and nothing after it.
-    fn keep_best(&mut self, i: usize, n: u32, budget: u32) -> Result<()> {
-        let layer = &mut self.layers[i];
-        layer.fetch_scores()?;
-        let pinned = pinned_in(&self.pins);
-        let slots: Vec<Vec<u32>> = layer
-            .positions
-            .iter()
-            .zip(&layer.scores)
-            .map(|(positions, scores)| {
-                let end = positions.partition_point(|&p| p < n);
-                let entries = policy::Entries { positions: &positions[..end], scores: &scores[..end], n_seen: n };
-                match self.policy.keeps_all() {
-                    // Only a rewind comes here, after another policy has left the heads uneven.
-                    true => (0..budget).collect(),
-                    false => policy::keep(&*self.policy, &entries, budget, &self.options, &pinned),
-                }
-            })
-            .collect();
-        drop_entries(layer, &mut self.ledger, &slots)
-    }
-}
-
-impl Attend for Cache {
-    /// In the order that DESIGN 3 gives: append, attend, add the column sums, and only then evict.
-    fn attend(&mut self, layer: usize, q: &Tensor, k: &Tensor, v: &Tensor) -> Result<Tensor> {
-        let n = k.dim(1)?;
-        self.reserve(layer, n)?;
-        let hot = &mut self.layers[layer];
-        hot.append(k, v, self.n_seen, self.angle)?;
-        self.ledger.add(self.n_seen, n as u32, k.dim(0)? as u32);
-        let out = hot.attend(q, self.n_seen)?;
-        let over = hot.len().saturating_sub(self.budget as usize);
-        self.peak_bytes = self.peak_bytes.max(self.bytes());
-        let due = match self.phase {
-            Phase::Prefill => over > 0,
-            Phase::Decode => over >= self.options.evict_every as usize,
-        };
-        if due {
-            self.evict(layer, self.n_seen + n as u32, self.budget)?;
-        }
-        Ok(out)
     }
 }
 
 /// Bytes of one budget token: K and V of every layer and KV head.
 pub fn bytes_per_token(config: &Config, kv: KvType) -> u64 {
-    let number = match kv {
-        KvType::F16 => 2,
-        KvType::F32 => 4,
-    };
-    (2 * config.layers * config.kv_heads * config.head_dim * number) as u64
+    (2 * config.layers * config.kv_heads * rows::row_bytes(kv, config.head_dim)) as u64
+}
+
+fn check_options(options: &CacheOptions, config: &Config) -> Result<()> {
+    let refuse = |text: String| Err(Error::Options(text));
+    if options.chunk == 0 || options.evict_every == 0 || options.recall_every == Some(0) {
+        return refuse("A chunk, an eviction and a recall take at least 1 token; raise the value.".into());
+    }
+    if !(0.0..=1.0).contains(&options.recall_share) {
+        return refuse(format!("A recall share of {} is no share; set it from 0 to 1.", options.recall_share));
+    }
+    if options.kv == KvType::Q8_0 && !config.head_dim.is_multiple_of(32) {
+        return refuse(format!(
+            "The heads of this model are {} wide, which q8_0 cannot hold; choose f16.",
+            config.head_dim
+        ));
+    }
+    Ok(())
 }
 
 fn checked_budget(budget: u32) -> Result<u32> {
@@ -335,19 +515,23 @@ fn checked_budget(budget: u32) -> Result<u32> {
     }
 }
 
-fn pinned_in(pins: &[Range<u32>]) -> impl Fn(u32) -> bool + '_ {
-    |position| pins.iter().any(|range| range.contains(&position))
+/// Sorted, without overlaps.
+fn joined(mut ranges: Vec<Range<u32>>) -> Vec<Range<u32>> {
+    ranges.retain(|range| !range.is_empty());
+    ranges.sort_unstable_by_key(|range| range.start);
+    let mut joined: Vec<Range<u32>> = Vec::new();
+    for range in ranges {
+        match joined.last_mut() {
+            Some(last) if range.start <= last.end => last.end = last.end.max(range.end),
+            _ => joined.push(range),
+        }
+    }
+    joined
 }
 
-/// Keeps only `slots` of a layer and counts the rest as gone.
-fn drop_entries(layer: &mut HotLayer, ledger: &mut Ledger, slots: &[Vec<u32>]) -> Result<()> {
-    for (positions, slots) in layer.positions.iter().zip(slots) {
-        let mut kept = slots.iter().copied().peekable();
-        ledger.remove(
-            (0..positions.len() as u32)
-                .filter(|&slot| kept.next_if_eq(&slot).is_none())
-                .map(|slot| positions[slot as usize]),
-        );
+fn pinned_in(pins: &[Range<u32>]) -> impl Fn(u32) -> bool + '_ {
+    |position| {
+        let after = pins.partition_point(|range| range.start <= position);
+        after > 0 && position < pins[after - 1].end
     }
-    layer.retain(slots)
 }

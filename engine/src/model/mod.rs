@@ -75,6 +75,8 @@ pub struct Model {
     pub parameters: u64,
     /// Bytes of the weights on the device.
     pub weight_bytes: u64,
+    /// Tells this file from every other: SHA-256 of its header, size and samples of its weights.
+    pub fingerprint: String,
     device: Device,
     rope: Rope,
     embedding: Arc<candle_core::quantized::QTensor>,
@@ -144,6 +146,7 @@ impl Model {
             quantization: gguf.quantization(),
             parameters: gguf.parameters(),
             weight_bytes: weight_bytes as u64,
+            fingerprint: gguf.fingerprint()?,
             device: device.clone(),
             config,
             tokenizer,

@@ -87,6 +87,34 @@ impl Rope {
 }
 
 impl Rope {
+    /// Whether pairs are neighbours, or halves of a head.
+    pub fn interleaved(&self) -> bool {
+        self.interleaved
+    }
+
+    /// Takes the rotation for positions from `start` on out of `x` `[heads, n, head_dim]`, which
+    /// [`Rope::rotate`] put in. A scaling of the magnitude stays.
+    ///
+    /// # Errors
+    /// When the device fails.
+    pub fn unrotate(&self, x: &Tensor, start: u32) -> Result<Tensor> {
+        let (cos, sin) = self.tables(start, x.dim(1)?, x.device())?;
+        self.rotate(x, &((cos / self.magnitude)?, (sin / -self.magnitude)?))
+    }
+
+    /// The mean rotation over `n` positions from `start`: cosine and sine of each pair.
+    pub fn mean_turns(&self, start: u32, n: u32) -> Vec<(f32, f32)> {
+        let mean = |f: &f64| {
+            let (mut cos, mut sin) = (0.0, 0.0);
+            for position in start..start + n {
+                let (s, c) = (f64::from(position) * f).sin_cos();
+                (cos, sin) = (cos + c, sin + s);
+            }
+            ((cos / f64::from(n)) as f32, (sin / f64::from(n)) as f32)
+        };
+        self.frequencies.iter().map(mean).collect()
+    }
+
     /// Rotates row `i` of `x` `[heads, n, head_dim]`, counted over all heads, on by `turns[i]` positions.
     ///
     /// # Errors

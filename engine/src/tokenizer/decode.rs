@@ -1,6 +1,27 @@
 //! Tokens to text, as they come.
 
+use std::ops::Range;
+
 use super::Tokenizer;
+
+impl Tokenizer {
+    /// The tokens among `ids` that first spell `text`; white space may differ in kind and amount.
+    pub fn find(&self, ids: &[u32], text: &str) -> Option<Range<u32>> {
+        let mut decoder = self.decoder();
+        // The characters that are not white space, and the token that completed each.
+        let (mut spelled, mut tokens) = (Vec::new(), Vec::new());
+        for (token, &id) in ids.iter().enumerate() {
+            let text = decoder.push(id).unwrap_or_default();
+            for character in text.chars().filter(|c| !c.is_whitespace()) {
+                spelled.push(character);
+                tokens.push(token as u32);
+            }
+        }
+        let wanted: Vec<char> = text.chars().filter(|c| !c.is_whitespace()).collect();
+        let at = spelled.windows(wanted.len().max(1)).position(|window| window == wanted)?;
+        Some(tokens[at]..tokens[at + wanted.len() - 1] + 1)
+    }
+}
 
 /// Turns tokens into text as they come: a character comes out once its last byte is in.
 #[derive(Debug)]

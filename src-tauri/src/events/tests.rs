@@ -12,7 +12,9 @@ fn token(session: &str, text: &str, generated: u32) -> AppEvent {
 fn cache(session: &str, hot_entries: u32, start: u32) -> AppEvent {
     let state = CacheState { hot_entries, ..CacheState::default() };
     let kept = vec![KeptPatch { start, values: "AA==".into() }];
-    AppEvent::Worker { event: Event::Cache { session: session.into(), state, kept } }
+    AppEvent::Worker {
+        event: Event::Cache { session: session.into(), state, kept, forgotten: Vec::new(), pinned: Vec::new() },
+    }
 }
 
 fn finished(session: &str) -> AppEvent {

@@ -12,7 +12,7 @@ impl Policy for Full {
         Protection { sinks, recent: u32::MAX }
     }
 
-    fn rank(&self, _entries: &Entries, _slot: usize) -> f32 {
-        0.0
+    fn ranks(&self, entries: &Entries) -> Vec<f32> {
+        vec![0.0; entries.positions.len()]
     }
 }

@@ -9,7 +9,7 @@ impl Policy for H2o {
         Protection { sinks, recent: recent.unwrap_or(budget / 2).max(MIN_RECENT) }
     }
 
-    fn rank(&self, entries: &Entries, slot: usize) -> f32 {
-        entries.scores[slot] / (entries.n_seen - entries.positions[slot]) as f32
+    fn ranks(&self, entries: &Entries) -> Vec<f32> {
+        (0..entries.positions.len()).map(|slot| entries.scores[slot] / entries.visible(slot) as f32).collect()
     }
 }

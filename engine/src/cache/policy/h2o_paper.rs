@@ -9,7 +9,7 @@ impl Policy for H2oPaper {
         Protection { sinks: 0, recent: recent.unwrap_or(budget / 2).max(MIN_RECENT) }
     }
 
-    fn rank(&self, entries: &Entries, slot: usize) -> f32 {
-        entries.scores[slot]
+    fn ranks(&self, entries: &Entries) -> Vec<f32> {
+        entries.scores.to_vec()
     }
 }

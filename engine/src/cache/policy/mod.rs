@@ -1,15 +1,27 @@
 //! Policies: which entries of a KV head stay. Pure functions of scores, positions and budget.
 
+pub mod expected;
 mod full;
 mod h2o;
 mod h2o_paper;
+mod kvzip;
+mod pyramidkv;
+mod random;
+pub mod snapkv;
+mod tova;
 mod window;
 
 use crate::protocol::{CacheOptions, PolicyName};
 
+pub use expected::Expected;
 pub use full::Full;
 pub use h2o::H2o;
 pub use h2o_paper::H2oPaper;
+pub use kvzip::KvZip;
+pub use pyramidkv::PyramidKv;
+pub use random::Random;
+pub use snapkv::SnapKv;
+pub use tova::Tova;
 pub use window::Window;
 
 /// However small a share is asked for, this many of the newest entries stay: without them the model loses
@@ -26,8 +38,20 @@ pub struct Entries<'a> {
     pub positions: &'a [u32],
     /// Accumulated column sums of each slot.
     pub scores: &'a [f32],
+    /// Tokens that passed while the entry was not in the hot cache, of each slot.
+    pub missed: &'a [u32],
+    /// What the policy asked for with [`Policy::observes`], of each slot; `None` where it cannot be had, as
+    /// when entries come back from the store.
+    pub observed: Option<&'a [f32]>,
     /// Tokens that the layer has seen; the newest position is one less.
     pub n_seen: u32,
+}
+
+impl Entries<'_> {
+    /// Queries that could see the entry, at least 1.
+    pub fn visible(&self, slot: usize) -> u32 {
+        (self.n_seen - self.positions[slot]).saturating_sub(self.missed[slot]).max(1)
+    }
 }
 
 /// What never leaves, whatever its rank.
@@ -37,6 +61,19 @@ pub struct Protection {
     pub sinks: u32,
     /// Last positions.
     pub recent: u32,
+}
+
+/// What a policy judges by besides the accumulated column sums.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Observes {
+    /// Nothing.
+    Nothing,
+    /// The attention of the last so many queries: their softmax, summed over them, mean over the group.
+    Queries(usize),
+    /// The attention that can be expected of queries distributed as those so far; see [`expected`].
+    Statistics,
+    /// The largest attention while the text is repeated; not a number where it was not.
+    Repetition,
 }
 
 /// Ranks entries for eviction.
@@ -49,57 +86,89 @@ pub trait Policy: Send + Sync {
     /// What it protects at this budget, given what the options ask for.
     fn protection(&self, budget: u32, sinks: u32, recent: Option<u32>) -> Protection;
 
-    /// The rank of a slot; the lowest are evicted first, of equals the younger.
-    fn rank(&self, entries: &Entries, slot: usize) -> f32;
+    /// What it judges by.
+    fn observes(&self) -> Observes {
+        Observes::Nothing
+    }
+
+    /// The budget of one of `layers` layers, where all have `budget` on average.
+    fn layer_budget(&self, budget: u32, _layer: usize, _layers: usize) -> u32 {
+        budget
+    }
+
+    /// The rank of every slot; the lowest are evicted first, of equals the younger.
+    fn ranks(&self, entries: &Entries) -> Vec<f32>;
 }
 
-/// The policy of that name.
-pub fn by_name(name: PolicyName) -> Box<dyn Policy> {
-    match name {
-        PolicyName::Full => Box::new(Full),
-        PolicyName::Window => Box::new(Window),
-        PolicyName::H2o => Box::new(H2o),
-        PolicyName::H2oPaper => Box::new(H2oPaper),
+/// The policies of a conversation: some judge a prompt in another way than what is generated after it.
+pub struct Plan {
+    /// While a prompt is read.
+    pub prompt: Box<dyn Policy>,
+    /// While an answer is generated.
+    pub decode: Box<dyn Policy>,
+}
+
+impl Plan {
+    /// By the name of the command line.
+    pub fn by_name(name: PolicyName) -> Self {
+        let (prompt, decode): (Box<dyn Policy>, Box<dyn Policy>) = match name {
+            PolicyName::Full => (Box::new(Full), Box::new(Full)),
+            PolicyName::Window => (Box::new(Window), Box::new(Window)),
+            PolicyName::H2o => (Box::new(H2o), Box::new(H2o)),
+            PolicyName::H2oPaper => (Box::new(H2oPaper), Box::new(H2oPaper)),
+            PolicyName::Tova => (Box::new(Tova), Box::new(Tova)),
+            PolicyName::SnapKv | PolicyName::PyramidKv => (Box::new(SnapKv), Box::new(H2o)),
+            PolicyName::Expected => (Box::new(Expected), Box::new(Expected)),
+            PolicyName::KvZip => (Box::new(KvZip), Box::new(KvZip)),
+            PolicyName::Random => (Box::new(Random), Box::new(Random)),
+        };
+        match name {
+            PolicyName::PyramidKv => Self { prompt: Box::new(PyramidKv), decode: Box::new(pyramidkv::Decode) },
+            _ => Self { prompt, decode },
+        }
     }
 }
 
-/// The slots of `entries` that stay within `budget`, ascending. Pinned, sink and recent entries count
-/// inside it, and are given room in that order; `pinned` says it for a position.
-pub fn keep(
-    policy: &dyn Policy,
-    entries: &Entries,
-    budget: u32,
-    options: &CacheOptions,
-    pinned: &dyn Fn(u32) -> bool,
-) -> Vec<u32> {
+/// Which entries come before all others, by position: given room in this order, after which ranks decide.
+pub struct Claims<'a> {
+    /// Kept for good.
+    pub pinned: &'a dyn Fn(u32) -> bool,
+    /// Brought back for this turn, by the KV head at hand; ascending.
+    pub recalled: &'a [u32],
+}
+
+/// The slots of `entries` that stay within `budget`, ascending. Pinned, sink, recent and recalled entries count
+/// inside it, and are given room in that order.
+pub fn keep(policy: &dyn Policy, entries: &Entries, budget: u32, options: &CacheOptions, claims: &Claims) -> Vec<u32> {
     let n = entries.positions.len();
-    let budget = budget as usize;
-    if n <= budget || policy.keeps_all() {
+    if n <= budget as usize {
         return (0..n as u32).collect();
     }
-    let Protection { sinks, recent } = policy.protection(budget as u32, options.sinks, options.recent);
+    let Protection { sinks, recent } = policy.protection(budget, options.sinks, options.recent);
     let first_recent = entries.n_seen.saturating_sub(recent);
     let tier = |position: u32| match position {
-        p if pinned(p) => 0,
+        p if (claims.pinned)(p) => 0,
         p if p < sinks => 1,
         p if p >= first_recent => 2,
-        _ => 3,
+        p if claims.recalled.binary_search(&p).is_ok() => 3,
+        _ => 4,
     };
+    let ranks = policy.ranks(entries);
     let mut order: Vec<(u8, f32, u32)> = (0..n)
         .map(|slot| {
             let position = entries.positions[slot];
             let rank = match tier(position) {
                 // Where the recent alone exceed the room, the newest of them stay.
                 2 => position as f32,
-                3 => policy.rank(entries, slot),
+                3 | 4 => ranks[slot],
                 _ => 0.0,
             };
             (tier(position), rank, slot as u32)
         })
         .collect();
     let before = |a: &(u8, f32, u32), b: &(u8, f32, u32)| a.0.cmp(&b.0).then(b.1.total_cmp(&a.1)).then(a.2.cmp(&b.2));
-    order.select_nth_unstable_by(budget, before);
-    let mut slots: Vec<u32> = order[..budget].iter().map(|&(_, _, slot)| slot).collect();
+    order.select_nth_unstable_by(budget as usize, before);
+    let mut slots: Vec<u32> = order[..budget as usize].iter().map(|&(_, _, slot)| slot).collect();
     slots.sort_unstable();
     slots
 }

@@ -8,7 +8,7 @@ impl Policy for Window {
         Protection { sinks, recent: budget.saturating_sub(sinks) }
     }
 
-    fn rank(&self, entries: &Entries, slot: usize) -> f32 {
-        entries.positions[slot] as f32
+    fn ranks(&self, entries: &Entries) -> Vec<f32> {
+        entries.positions.iter().map(|&position| position as f32).collect()
     }
 }

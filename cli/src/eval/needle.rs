@@ -1,0 +1,152 @@
+//! `needle`: one document of real prose holds facts at eleven depths. It is read once, before any question is
+//! known; each fact is then asked for from a fork of the session, and once more after another question.
+
+use std::sync::Arc;
+
+use engine::protocol::{Document, Message, PolicyName, PrefillMode, Role};
+use engine::session::{Control, Session};
+use engine::tokenizer::Special;
+
+use super::{Bench, Case, Measured};
+use crate::failure::Failure;
+
+/// What facts are about: one for each depth from 0% to 100%.
+pub const PLACES: [&str; 11] = [
+    "lighthouse",
+    "observatory",
+    "boathouse",
+    "library",
+    "greenhouse",
+    "windmill",
+    "chapel",
+    "brewery",
+    "museum",
+    "theatre",
+    "harbour",
+];
+
+/// An answer is a code and little else.
+const ANSWER_TOKENS: u32 = 20;
+
+/// After question i comes question i + this.
+const NEXT: usize = 5;
+
+pub fn run(bench: &Bench, cases: &[Case]) -> Result<Vec<Measured>, Failure> {
+    let codes = codes(bench.args.seed);
+    let document = Document { name: "novel.txt".into(), pages: vec![document(bench, &codes)] };
+    let mut read: Vec<(PolicyName, Session)> = Vec::new();
+    let mut measured = Vec::new();
+    for (i, case) in cases.iter().enumerate() {
+        let options = bench.options(case);
+        let streaming = bench.args.prefill == PrefillMode::Streaming;
+        let reading = if streaming { options.clone() } else { bench.reading(case.policy) };
+        let at = match read.iter().position(|(policy, _)| *policy == reading.policy && !streaming) {
+            Some(at) => at,
+            None => {
+                bench.line.set(&format!("{} of {}: reading the document …", i + 1, cases.len()));
+                let control = Arc::new(Control::default());
+                let mut session = Session::new("document".into(), bench.model.clone(), &reading, control)?;
+                session.read_ahead(&[ask(0, Some(&document))], &reading, &mut |_| {})?;
+                read.push((reading.policy, session));
+                read.len() - 1
+            }
+        };
+        let mut result = Measured { first: vec![false; 11], second: vec![false; 11], ..Measured::default() };
+        let (mut prefill, mut recall) = (0.0, 0.0);
+        for q in 0..PLACES.len() {
+            bench.line.set(&format!(
+                "{} of {}: {}, question {} of {} …",
+                i + 1,
+                cases.len(),
+                case.policy.as_str(),
+                q + 1,
+                PLACES.len()
+            ));
+            let mut session = read[at].1.fork(format!("question {q}"), Arc::new(Control::default()))?;
+            let mut messages = vec![ask(q, Some(&document))];
+            let then = (q + NEXT) % PLACES.len();
+            let first = session.send(&messages, &options, &bench.greedy(), ANSWER_TOKENS, &mut |_| {})?;
+            messages.push(Message { role: Role::Assistant, text: first.text.clone(), documents: Vec::new() });
+            messages.push(ask(then, None));
+            let second = session.send(&messages, &options, &bench.greedy(), ANSWER_TOKENS, &mut |_| {})?;
+            result.first[q] = first.text.contains(&codes[q]);
+            result.second[then] = second.text.contains(&codes[then]);
+            for answer in [&first, &second] {
+                prefill += f64::from(answer.stats.prefill_s);
+                recall += f64::from(answer.stats.recall_s);
+            }
+            let state = session.context().cache().state();
+            result.hot_bytes = result.hot_bytes.max(state.hot_bytes);
+            result.store_bytes = state.store_bytes;
+        }
+        result.recall_share_of_prefill = case.recall.then_some(recall / prefill);
+        measured.push(result);
+        if streaming {
+            read.clear();
+        }
+    }
+    Ok(measured)
+}
+
+fn ask(place: usize, document: Option<&Document>) -> Message {
+    Message {
+        role: Role::User,
+        text: format!("What is the secret code of the {}? Answer with the code only.", PLACES[place]),
+        documents: document.cloned().into_iter().collect(),
+    }
+}
+
+/// Five digits for each place.
+pub fn codes(seed: u64) -> Vec<String> {
+    let mut state = seed.wrapping_mul(2).wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let mut next = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        10_000 + (state >> 33) % 90_000
+    };
+    PLACES.iter().map(|_| next().to_string()).collect()
+}
+
+/// The sentence that states a fact.
+pub fn fact(place: usize, codes: &[String]) -> String {
+    format!("The secret code of the {} is {}.", PLACES[place], codes[place])
+}
+
+/// So much of the text that it has the tokens asked for, with the facts between its paragraphs.
+fn document(bench: &Bench, codes: &[String]) -> String {
+    let tokenizer = &bench.model.tokenizer;
+    let facts: Vec<String> = (0..PLACES.len()).map(|place| fact(place, codes)).collect();
+    let taken: usize = facts.iter().map(|fact| tokenizer.encode(fact, Special::AsText).len() + 2).sum();
+    let ids = tokenizer.encode(&bench.text, Special::AsText);
+    // The template and the first question take some too.
+    let room = (bench.args.tokens as usize).saturating_sub(taken + 80);
+    let text = tokenizer.decode(&ids[..room.min(ids.len())]);
+    let paragraphs: Vec<&str> = text.split("\n\n").collect();
+    let mut parts = Vec::new();
+    let mut placed = 0;
+    let (mut before, whole) = (0, text.len());
+    for paragraph in &paragraphs {
+        while placed < facts.len() && before * (facts.len() - 1) >= placed * whole {
+            parts.push(facts[placed].as_str());
+            placed += 1;
+        }
+        parts.push(paragraph);
+        before += paragraph.len() + 2;
+    }
+    parts.extend(facts[placed..].iter().map(String::as_str));
+    parts.join("\n\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes_have_five_digits_and_change_with_the_seed_alone() {
+        let codes = codes(0);
+        assert!(codes.iter().all(|code| code.len() == 5));
+        assert_eq!(codes, super::codes(0));
+        assert_ne!(codes, super::codes(1));
+        let distinct: std::collections::HashSet<_> = codes.iter().collect();
+        assert_eq!(distinct.len(), PLACES.len());
+    }
+}

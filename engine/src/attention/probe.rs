@@ -1,0 +1,185 @@
+//! Attention of a few queries to many keys, without values: what the policies that look at certain queries,
+//! and recall, judge entries by.
+
+use rayon::prelude::*;
+
+use super::Slices;
+use super::cpu::{TILE, exp, gemm_f32, lanes};
+
+/// Cap on the logits that one task holds, in bytes.
+const BLOCK_BYTES: usize = 2 << 20;
+
+/// How the queries' attention to one key becomes one number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reduce {
+    /// The sum over all queries.
+    Sum,
+    /// The largest.
+    Max,
+}
+
+/// Keys of one KV head, read a few at a time.
+pub trait Keys: Sync {
+    /// How many.
+    fn count(&self) -> usize;
+
+    /// Writes those from `start` on as f32, as many as fit.
+    fn widen(&self, start: usize, out: &mut [f32]);
+}
+
+/// Rows of one head among many: from number `base` on, `len` rows of `head_dim`.
+pub struct HeadKeys<'a> {
+    /// All rows.
+    pub slices: Slices<'a>,
+    /// Where the head begins.
+    pub base: usize,
+    /// Rows of the head.
+    pub len: usize,
+    /// Width of a row.
+    pub head_dim: usize,
+}
+
+impl Keys for HeadKeys<'_> {
+    fn count(&self) -> usize {
+        self.len
+    }
+
+    fn widen(&self, start: usize, out: &mut [f32]) {
+        self.slices.widen(self.base + start * self.head_dim, out);
+    }
+}
+
+/// Softmax of `q kᵀ / √d`, each query's over the keys that it sees, reduced over the queries: one number a key.
+///
+/// `q` is `[rows, d]`; query `i` sees the first `visible(i)` keys, at least one.
+pub fn probe(
+    q: &[f32],
+    keys: &dyn Keys,
+    d: usize,
+    visible: impl Fn(usize) -> usize + Sync,
+    reduce: Reduce,
+) -> Vec<f32> {
+    let (rows, n) = (q.len() / d, keys.count());
+    if rows == 0 || n == 0 {
+        return vec![0.0; n];
+    }
+    let scale = 1.0 / (d as f32).sqrt();
+    let block = (BLOCK_BYTES / (n * size_of::<f32>())).clamp(1, 64);
+    let start = match reduce {
+        Reduce::Sum => 0.0,
+        Reduce::Max => f32::NEG_INFINITY,
+    };
+    let reduced = (0..rows.div_ceil(block))
+        .into_par_iter()
+        .fold(
+            || (vec![start; n], Vec::new(), vec![0f32; TILE * d]),
+            |(mut out, mut logits, mut tile), i| {
+                let first = i * block;
+                let here = block.min(rows - first);
+                logits.resize(here * n, 0f32);
+                for start in (0..n).step_by(TILE) {
+                    let some = TILE.min(n - start);
+                    keys.widen(start, &mut tile[..some * d]);
+                    // SAFETY: q is rows × d, tile holds some × d, logits is here × n and belongs to this task.
+                    unsafe {
+                        let dst = logits.as_mut_ptr().add(start);
+                        let q = q[first * d..].as_ptr();
+                        gemm_f32((here, some, d), (dst, n), (q, 1, d), (tile.as_ptr(), d, 1), scale, false);
+                    }
+                }
+                for (row, logits) in logits.chunks_exact_mut(n).enumerate() {
+                    let seen = &mut logits[..visible(first + row).clamp(1, n)];
+                    let max = seen.iter().fold(f32::NEG_INFINITY, |max, &x| max.max(x));
+                    match reduce {
+                        Reduce::Sum => {
+                            seen.iter_mut().for_each(|x| *x = exp(*x - max));
+                            let by = 1.0 / lanes(seen.chunks_exact(8), seen.chunks_exact(8).remainder());
+                            out.iter_mut().zip(seen).for_each(|(out, x)| *out = x.mul_add(by, *out));
+                        }
+                        // The largest logarithm is that of the largest: one exponential less for each key.
+                        Reduce::Max => {
+                            let mut sums = [0f32; 8];
+                            let chunks = seen.chunks_exact(8);
+                            let rest: f32 = chunks.remainder().iter().map(|x| exp(x - max)).sum();
+                            for chunk in chunks {
+                                for lane in 0..8 {
+                                    sums[lane] += exp(chunk[lane] - max);
+                                }
+                            }
+                            let whole = max + (sums.iter().sum::<f32>() + rest).ln();
+                            out.iter_mut().zip(seen).for_each(|(out, x)| *out = out.max(*x - whole));
+                        }
+                    }
+                }
+                (out, logits, tile)
+            },
+        )
+        .map(|(out, ..)| out)
+        .reduce_with(|mut a, b| {
+            a.iter_mut().zip(&b).for_each(|(a, b)| *a = if reduce == Reduce::Sum { *a + b } else { a.max(*b) });
+            a
+        });
+    let mut out = reduced.unwrap_or_else(|| vec![start; n]);
+    if reduce == Reduce::Max {
+        out.iter_mut().for_each(|x| *x = x.exp());
+    }
+    out
+}
+
+/// The largest of each number and its neighbours up to `reach` away, as SnapKV pools (arXiv 2404.14469,
+/// section 4.2): `positions` ascend, and neighbours are those whose position is at most `reach` away.
+pub fn max_pool(values: &[f32], positions: &[u32], reach: u32) -> Vec<f32> {
+    (0..values.len())
+        .map(|i| {
+            let near = |j: &usize| positions[*j].abs_diff(positions[i]) <= reach;
+            let before = (0..i).rev().take_while(near);
+            let after = (i..values.len()).take_while(near);
+            before.chain(after).map(|j| values[j]).fold(f32::NEG_INFINITY, f32::max)
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn naive(q: &[f32], k: &[f32], d: usize, visible: &[usize], reduce: Reduce) -> Vec<f64> {
+        let mut out = vec![0f64; k.len() / d];
+        for (q, &visible) in q.chunks(d).zip(visible) {
+            let logits: Vec<f64> = k
+                .chunks(d)
+                .take(visible)
+                .map(|k| q.iter().zip(k).map(|(a, b)| f64::from(a * b)).sum::<f64>() / (d as f64).sqrt())
+                .collect();
+            let total: f64 = logits.iter().map(|x| x.exp()).sum();
+            for (out, x) in out.iter_mut().zip(logits) {
+                let p = x.exp() / total;
+                *out = if reduce == Reduce::Sum { *out + p } else { out.max(p) };
+            }
+        }
+        out
+    }
+
+    #[test]
+    fn sums_and_maxima_equal_the_plain_computation() {
+        let d = 16;
+        let number = |i: usize| ((i * 2_654_435_761 % 1_000) as f32 / 250.0) - 2.0;
+        let q: Vec<f32> = (0..70 * d).map(number).collect();
+        let k: Vec<f32> = (0..333 * d).map(|i| number(i + 7)).collect();
+        let visible: Vec<usize> = (0..70).map(|i| 264 + i).collect();
+        for reduce in [Reduce::Sum, Reduce::Max] {
+            let keys = HeadKeys { slices: Slices::F32(&k), base: 0, len: 333, head_dim: d };
+            let got = probe(&q, &keys, d, |i| visible[i], reduce);
+            for (got, want) in got.iter().zip(naive(&q, &k, d, &visible, reduce)) {
+                assert!((f64::from(*got) - want).abs() <= 1e-5 * want.max(1e-3), "{reduce:?}: {got} is not {want}");
+            }
+        }
+    }
+
+    #[test]
+    fn pooling_reaches_over_slots_but_not_over_gaps() {
+        let values = [0.0, 5.0, 1.0, 0.0, 2.0];
+        assert_eq!(max_pool(&values, &[0, 1, 2, 3, 4], 1), [5.0, 5.0, 5.0, 2.0, 2.0]);
+        assert_eq!(max_pool(&values, &[0, 1, 9, 10, 30], 3), [5.0, 5.0, 1.0, 1.0, 2.0]);
+    }
+}
