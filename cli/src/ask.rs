@@ -57,6 +57,8 @@ struct Output {
 struct AnswerOutput {
     text: String,
     tokens: u32,
+    /// Tokens that had to be read before it.
+    prefilled: u32,
     ttft_s: f32,
     tok_s: f32,
     /// Mean kept fraction over all positions when the answer ended.
@@ -122,6 +124,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         measured.answers.push(AnswerOutput {
             text: answer.text.clone(),
             tokens: answer.stats.generated,
+            prefilled: answer.stats.prefilled,
             ttft_s: answer.stats.ttft_s,
             tok_s: answer.stats.tok_s,
             kept: state.kept,

@@ -191,3 +191,49 @@ fn wrong_use_is_status_2_and_a_failed_run_status_1_each_with_a_sentence() {
     let (status, sentence) = failure(&["ask", "--ask", "Hi", "--budget", "3", "--json"]);
     assert_eq!((status, sentence.lines().count()), (2, 1), "{sentence}");
 }
+
+#[test]
+fn ask_goes_on_from_a_snapshot_and_says_when_it_cannot() {
+    let folder = tempfile::tempdir().unwrap();
+    let doc = write(&folder, "a.txt", &"The lantern in the north tower is green. ".repeat(40));
+    let snapshot = folder.path().join("a.snapshot");
+    let snapshot = snapshot.to_str().unwrap();
+    let args = ["ask", "--doc", &doc, "--ask", "Which colour?", "--budget", "128", "--max-tokens", "4", "--json"];
+    let args = [&args[..], &["--temperature", "0", "--snapshot", snapshot, "--pin", "north tower"]].concat();
+    let first = json(&args);
+    assert!(first["answers"][0]["prefilled"].as_u64().unwrap() > 300);
+    assert_eq!(first["prefill"], "streaming", "it is shorter than a chunk");
+    assert!(first["kv_bytes"]["store"].as_u64().unwrap() > first["kv_bytes"]["hot_now"].as_u64().unwrap());
+    let second = json(&args);
+    assert!(second["answers"][0]["prefilled"].as_u64().unwrap() < 16, "{second}");
+
+    std::fs::write(snapshot, "no snapshot").unwrap();
+    let output = cistern(&args);
+    assert!(output.status.success());
+    assert!(String::from_utf8_lossy(&output.stderr).contains("read again"));
+}
+
+#[test]
+fn eval_compares_with_the_full_cache_and_repeats_itself() {
+    let folder = tempfile::tempdir().unwrap();
+    let plot = folder.path().join("kl.svg");
+    let args =
+        ["eval", "--suite", "kl", "--tokens", "512", "--gen", "8", "--policy", "h2o,expected", "--budget", "25%"];
+    let args = [&args[..], &["--recall", "off", "--json", "--plot", plot.to_str().unwrap()]].concat();
+    let report = json(&args);
+    let rows = report["rows"].as_array().unwrap();
+    assert_eq!(rows.len(), 3);
+    assert_eq!((&rows[0]["policy"], &rows[0]["budget"]), (&Value::from("full"), &Value::Null));
+    assert!(rows[0]["kl"].as_f64().unwrap() < 1e-3 && rows[0]["top1"] == 1.0);
+    for row in &rows[1..] {
+        assert_eq!(row["budget"], 128);
+        assert!(row["kl"].as_f64().unwrap() > 0.0);
+        assert!(row["hot_bytes"].as_u64().unwrap() < rows[0]["hot_bytes"].as_u64().unwrap() / 2);
+    }
+    assert!(std::fs::read_to_string(&plot).unwrap().contains("expected"));
+    assert_eq!(json(&args), report);
+
+    let (status, sentence) = failure(&["eval", "--suite", "kl", "--tokens", "100000"]);
+    assert_eq!(status, 2);
+    assert!(sentence.contains("--text"), "{sentence}");
+}

@@ -79,12 +79,14 @@ def keep(case):
             key = (0, 0.0)
         elif p < sinks:
             key = (1, 0.0)
-        elif p >= n_seen - recent:
+        elif p >= n_seen - min(recent, max(budget // 8, MIN_RECENT)):
             key = (2, -float(p))
         elif p in case["recalled"]:
             key = (3, -float(rank[slot]))
+        elif p >= n_seen - recent:
+            key = (4, -float(p))
         else:
-            key = (4, -float(rank[slot]))
+            key = (5, -float(rank[slot]))
         order.append((*key, p))
     return sorted(p for *_, p in sorted(order)[:budget])
 

@@ -137,6 +137,9 @@ struct Measured {
     /// Answered right when another question came before, by depth.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     second: Vec<bool>,
+    /// Every answer with what would have been right, in the order in which it was asked for.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    answers: Vec<(String, String)>,
     /// Mean KL divergence from the full cache, in nats.
     #[serde(skip_serializing_if = "Option::is_none")]
     kl: Option<f64>,
@@ -164,6 +167,8 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     };
     let model = open::model(&args.model)?;
     let cases = cases(args);
+    // Paragraphs are told by empty lines, whatever ends a line.
+    let text = text.replace("\r\n", "\n");
     let bench = Bench { args, model, text, line: Line::new() };
     let measured = match args.suite {
         Suite::Kl | Suite::Ppl => foretell::run(&bench, &cases)?,

@@ -71,7 +71,8 @@ pub fn run(bench: &Bench, cases: &[Case]) -> Result<Vec<Measured>, Failure> {
             let second = session.send(&messages, &options, &bench.greedy(), ANSWER_TOKENS, &mut |_| {})?;
             result.first[q] = first.text.contains(&codes[q]);
             result.second[then] = second.text.contains(&codes[then]);
-            for answer in [&first, &second] {
+            for (place, answer) in [(q, &first), (then, &second)] {
+                result.answers.push((codes[place].clone(), answer.text.clone()));
                 prefill += f64::from(answer.stats.prefill_s);
                 recall += f64::from(answer.stats.recall_s);
             }

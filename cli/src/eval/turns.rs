@@ -47,6 +47,7 @@ pub fn run(bench: &Bench, cases: &[Case]) -> Result<Vec<Measured>, Failure> {
             messages.push(ask(place));
             let answer = fork.send(&messages, &options, &bench.greedy(), ANSWER_TOKENS, &mut |_| {})?;
             result.first[place] = answer.text.contains(&codes[place]);
+            result.answers.push((codes[place].clone(), answer.text.clone()));
             prefill += f64::from(answer.stats.prefill_s);
             recall += f64::from(answer.stats.recall_s);
             let state = fork.context().cache().state();

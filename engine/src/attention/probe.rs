@@ -7,7 +7,7 @@ use super::Slices;
 use super::cpu::{TILE, exp, gemm_f32, lanes};
 
 /// Cap on the logits that one task holds, in bytes.
-const BLOCK_BYTES: usize = 2 << 20;
+const BLOCK_BYTES: usize = 512 << 10;
 
 /// How the queries' attention to one key becomes one number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -3,7 +3,8 @@
 //!
 //! A question's queries score *every* entry of the store: softmax over all of them per query, the largest over
 //! the queries and the query heads of the group, max-pooled over neighbouring positions as SnapKV does with its
-//! window. Bounds on whole pages choose badly, and so do scores without pooling.
+//! window. Bounds on whole pages choose badly, and so do scores without pooling. The pool is wider than SnapKV's: a
+//! question attends to the words that name a thing, and what is said of it stands a few words later.
 
 use std::time::Instant;
 
@@ -11,7 +12,6 @@ use candle_core::Tensor;
 
 use super::evict::drop_entries;
 use super::layer::Slots;
-use super::policy::snapkv::REACH;
 use super::policy::{self, Claims, Entries, H2o, Policy, Protection};
 use super::queries::Queries;
 use super::{Cache, Phase, pinned_in};
@@ -20,8 +20,12 @@ use crate::attention::probe::{HeadKeys, Reduce, max_pool, probe};
 use crate::error::Result;
 use crate::protocol::Recalled;
 
-/// Most tokens of a question that ask, spread over it evenly.
-const MOST_QUERIES: usize = 32;
+/// Most tokens of a question that ask, spread over it evenly: more of them found nothing more, and each costs a pass
+/// over the store.
+const MOST_QUERIES: usize = 8;
+
+/// How far to both sides a hit brings its neighbours.
+const REACH: u32 = 8;
 
 /// Recalled positions closer than this are one passage.
 const JOIN: u32 = 24;
@@ -60,7 +64,8 @@ impl Cache {
         let candidates = positions.partition_point(|&p| p < ask);
         let Protection { sinks, recent } = self.policy().protection(budget, self.options.sinks, self.options.recent);
         let pinned = pinned_in(&self.pinned);
-        let protected = |p: u32| pinned(p) || p < sinks || p >= n.saturating_sub(recent);
+        let newest = policy::newest(budget).min(recent);
+        let protected = |p: u32| pinned(p) || p < sinks || p >= n.saturating_sub(newest);
         let mut chosen = Vec::with_capacity(layer.heads.len());
         for (head, slots) in layer.heads.iter().enumerate() {
             let (rows, at) = asking.of_group(head, group, MOST_QUERIES);

@@ -129,7 +129,12 @@ impl Plan {
     }
 }
 
-/// Which entries come before all others, by position: given room in this order, after which ranks decide.
+/// The newest part of the recent entries, without which the model loses the sentence it is writing.
+pub fn newest(budget: u32) -> u32 {
+    (budget / 8).max(MIN_RECENT)
+}
+
+/// Which entries come before what a policy ranks, by position.
 pub struct Claims<'a> {
     /// Kept for good.
     pub pinned: &'a dyn Fn(u32) -> bool,
@@ -137,8 +142,8 @@ pub struct Claims<'a> {
     pub recalled: &'a [u32],
 }
 
-/// The slots of `entries` that stay within `budget`, ascending. Pinned, sink, recent and recalled entries count
-/// inside it, and are given room in that order.
+/// The slots of `entries` that stay within `budget`, ascending. Protected entries count inside it, and are given
+/// room in this order: pinned, sinks, the [`newest`] of the recent, recalled, recent.
 pub fn keep(policy: &dyn Policy, entries: &Entries, budget: u32, options: &CacheOptions, claims: &Claims) -> Vec<u32> {
     let n = entries.positions.len();
     if n <= budget as usize {
@@ -146,12 +151,14 @@ pub fn keep(policy: &dyn Policy, entries: &Entries, budget: u32, options: &Cache
     }
     let Protection { sinks, recent } = policy.protection(budget, options.sinks, options.recent);
     let first_recent = entries.n_seen.saturating_sub(recent);
+    let first_newest = entries.n_seen.saturating_sub(newest(budget).min(recent));
     let tier = |position: u32| match position {
         p if (claims.pinned)(p) => 0,
         p if p < sinks => 1,
-        p if p >= first_recent => 2,
+        p if p >= first_newest => 2,
         p if claims.recalled.binary_search(&p).is_ok() => 3,
-        _ => 4,
+        p if p >= first_recent => 4,
+        _ => 5,
     };
     let ranks = policy.ranks(entries);
     let mut order: Vec<(u8, f32, u32)> = (0..n)
@@ -159,8 +166,8 @@ pub fn keep(policy: &dyn Policy, entries: &Entries, budget: u32, options: &Cache
             let position = entries.positions[slot];
             let rank = match tier(position) {
                 // Where the recent alone exceed the room, the newest of them stay.
-                2 => position as f32,
-                3 | 4 => ranks[slot],
+                2 | 4 => position as f32,
+                3 | 5 => ranks[slot],
                 _ => 0.0,
             };
             (tier(position), rank, slot as u32)

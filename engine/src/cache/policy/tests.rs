@@ -210,9 +210,13 @@ proptest! {
                 prop_assert_eq!(&slots, &keep(policy, &entries, budget, &options, &claims));
                 let kept: Vec<u32> = slots.iter().map(|&s| positions[s as usize]).collect();
                 let protection = policy.protection(budget, sinks, recent);
-                let must = |p: u32| pinned(p) || p < protection.sinks || p + protection.recent >= n_seen;
-                let claimed = |p: u32| must(p) || recalled.contains(&p);
-                for (what, claim) in [("protected", &must as &dyn Fn(u32) -> bool), ("recalled", &claimed)] {
+                let before = |p: u32, recent: u32| pinned(p) || p < protection.sinks || p + recent >= n_seen;
+                let must = |p: u32| before(p, newest(budget).min(protection.recent));
+                let recalled = |p: u32| must(p) || recalled.contains(&p);
+                let claimed = |p: u32| recalled(p) || before(p, protection.recent);
+                let claims: [(_, &dyn Fn(u32) -> bool); 3] =
+                    [("protected", &must), ("recalled", &recalled), ("recent", &claimed)];
+                for (what, claim) in claims {
                     if positions.iter().filter(|&&p| claim(p)).count() <= budget as usize {
                         for &p in positions.iter().filter(|&&p| claim(p)) {
                             prop_assert!(kept.contains(&p), "{:?} lost {}, which is {}", name, p, what);
