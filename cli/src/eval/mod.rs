@@ -57,6 +57,9 @@ pub struct Args {
     /// Share of the budget that a question may bring back
     #[arg(long, value_name = "X", default_value_t = CacheOptions::default().recall_share)]
     recall_share: f32,
+    /// Last tokens that always stay [default: the policy's share of the budget]
+    #[arg(long, value_name = "N")]
+    recent: Option<u32>,
     /// How the document is read
     #[arg(long, default_value = "exact", value_parser = args::named::<PrefillMode>(&["exact", "streaming"]))]
     prefill: PrefillMode,
@@ -220,6 +223,7 @@ impl Bench<'_> {
             prefill: self.args.prefill,
             recall: case.recall,
             recall_share: self.args.recall_share,
+            recent: self.args.recent,
             store_limit: Some(u64::MAX),
             ..CacheOptions::default()
         }

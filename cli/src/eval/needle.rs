@@ -10,19 +10,29 @@ use engine::tokenizer::Special;
 use super::{Bench, Case, Measured};
 use crate::failure::Failure;
 
-/// What facts are about: one for each depth from 0% to 100%.
-pub const PLACES: [&str; 11] = [
-    "lighthouse",
-    "observatory",
-    "boathouse",
-    "library",
-    "greenhouse",
-    "windmill",
-    "chapel",
-    "brewery",
-    "museum",
-    "theatre",
-    "harbour",
+/// Facts of different kinds, one for each depth from 0% to 100%: what is stated, and how it is asked for. `#` is
+/// five digits.
+pub const FACTS: [(&str, &str); 11] = [
+    ("The safe in the lighthouse opens with the combination #.", "Which combination opens the safe in the lighthouse?"),
+    ("Doctor Marsh can be reached at extension #.", "At which extension can Doctor Marsh be reached?"),
+    ("The key of the boathouse hangs on hook number #.", "On which hook number does the key of the boathouse hang?"),
+    (
+        "The lost atlas stands in the catalogue under number #.",
+        "Under which catalogue number does the lost atlas stand?",
+    ),
+    ("Captain Rowe sailed with # barrels of oil.", "With how many barrels of oil did Captain Rowe sail?"),
+    ("The password of the greenhouse computer is #.", "What is the password of the greenhouse computer?"),
+    ("The great bell of the chapel weighs # pounds.", "How many pounds does the great bell of the chapel weigh?"),
+    ("The brewery sold # casks in its first year.", "How many casks did the brewery sell in its first year?"),
+    ("The oldest coin of the museum bears the mark #.", "Which mark does the oldest coin of the museum bear?"),
+    (
+        "Madame Orlova's ticket for the theatre has the number #.",
+        "Which number does Madame Orlova's theatre ticket have?",
+    ),
+    (
+        "The harbour master paid # crowns for the new crane.",
+        "How many crowns did the harbour master pay for the new crane?",
+    ),
 ];
 
 /// An answer is a code and little else.
@@ -53,18 +63,18 @@ pub fn run(bench: &Bench, cases: &[Case]) -> Result<Vec<Measured>, Failure> {
         };
         let mut result = Measured { first: vec![false; 11], second: vec![false; 11], ..Measured::default() };
         let (mut prefill, mut recall) = (0.0, 0.0);
-        for q in 0..PLACES.len() {
+        for q in 0..FACTS.len() {
             bench.line.set(&format!(
                 "{} of {}: {}, question {} of {} …",
                 i + 1,
                 cases.len(),
                 case.policy.as_str(),
                 q + 1,
-                PLACES.len()
+                FACTS.len()
             ));
             let mut session = read[at].1.fork(format!("question {q}"), Arc::new(Control::default()))?;
             let mut messages = vec![ask(q, Some(&document))];
-            let then = (q + NEXT) % PLACES.len();
+            let then = (q + NEXT) % FACTS.len();
             let first = session.send(&messages, &options, &bench.greedy(), ANSWER_TOKENS, &mut |_| {})?;
             messages.push(Message { role: Role::Assistant, text: first.text.clone(), documents: Vec::new() });
             messages.push(ask(then, None));
@@ -92,30 +102,30 @@ pub fn run(bench: &Bench, cases: &[Case]) -> Result<Vec<Measured>, Failure> {
 fn ask(place: usize, document: Option<&Document>) -> Message {
     Message {
         role: Role::User,
-        text: format!("What is the secret code of the {}? Answer with the code only.", PLACES[place]),
+        text: format!("{} Answer with the number only.", FACTS[place].1),
         documents: document.cloned().into_iter().collect(),
     }
 }
 
-/// Five digits for each place.
+/// Five digits for each fact.
 pub fn codes(seed: u64) -> Vec<String> {
     let mut state = seed.wrapping_mul(2).wrapping_add(0x9e37_79b9_7f4a_7c15);
     let mut next = || {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         10_000 + (state >> 33) % 90_000
     };
-    PLACES.iter().map(|_| next().to_string()).collect()
+    FACTS.iter().map(|_| next().to_string()).collect()
 }
 
 /// The sentence that states a fact.
 pub fn fact(place: usize, codes: &[String]) -> String {
-    format!("The secret code of the {} is {}.", PLACES[place], codes[place])
+    FACTS[place].0.replace('#', &codes[place])
 }
 
 /// So much of the text that it has the tokens asked for, with the facts between its paragraphs.
 fn document(bench: &Bench, codes: &[String]) -> String {
     let tokenizer = &bench.model.tokenizer;
-    let facts: Vec<String> = (0..PLACES.len()).map(|place| fact(place, codes)).collect();
+    let facts: Vec<String> = (0..FACTS.len()).map(|place| fact(place, codes)).collect();
     let taken: usize = facts.iter().map(|fact| tokenizer.encode(fact, Special::AsText).len() + 2).sum();
     let ids = tokenizer.encode(&bench.text, Special::AsText);
     // The template and the first question take some too.
@@ -148,6 +158,6 @@ mod tests {
         assert_eq!(codes, super::codes(0));
         assert_ne!(codes, super::codes(1));
         let distinct: std::collections::HashSet<_> = codes.iter().collect();
-        assert_eq!(distinct.len(), PLACES.len());
+        assert_eq!(distinct.len(), FACTS.len());
     }
 }

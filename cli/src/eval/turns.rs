@@ -7,7 +7,7 @@ use engine::protocol::{Message, Role};
 use engine::session::{Control, Session};
 use engine::tokenizer::Special;
 
-use super::needle::{PLACES, codes, fact};
+use super::needle::{self, codes, fact};
 use super::{Bench, Case, Measured};
 use crate::failure::Failure;
 
@@ -61,7 +61,8 @@ pub fn run(bench: &Bench, cases: &[Case]) -> Result<Vec<Measured>, Failure> {
 }
 
 fn ask(place: usize) -> Message {
-    let text = format!("What was the secret code of the {} that I told you? Answer with the code only.", PLACES[place]);
+    let text =
+        format!("I told you something about this before. {} Answer with the number only.", needle::FACTS[place].1);
     Message { role: Role::User, text, documents: Vec::new() }
 }
 
