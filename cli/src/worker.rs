@@ -86,12 +86,10 @@ impl Shared {
     }
 
     fn report_memory(&self) {
-        let memory = WorkerMemory {
-            weights: lock(&self.model).as_ref().map_or(0, |model| model.weight_bytes),
-            kv_hot: lock(&self.kv_bytes).values().map(|(hot, _)| hot).sum(),
-            kv_store: lock(&self.kv_bytes).values().map(|(_, store)| store).sum(),
-            rss: device::resident_memory(),
-        };
+        let (kv_hot, kv_store) =
+            lock(&self.kv_bytes).values().fold((0, 0), |all, bytes| (all.0 + bytes.0, all.1 + bytes.1));
+        let weights = lock(&self.model).as_ref().map_or(0, |model| model.weight_bytes);
+        let memory = WorkerMemory { weights, kv_hot, kv_store, rss: device::resident_memory() };
         self.report(None, Event::Memory { memory });
     }
 }
