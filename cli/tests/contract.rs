@@ -121,7 +121,8 @@ fn ask_reads_a_document_once_and_answers_each_question_within_the_budget() {
     let per_token = 30 * 3 * (64 * 2 * 2 + 8);
     assert!(now <= peak && peak <= (128 + 64) * per_token * 11 / 10, "{bytes}");
     assert!(full > 2 * now, "{bytes}");
-    assert_eq!(bytes["store"], 0);
+    // Everything is in the store: both turns, K and V of every token.
+    assert!(bytes["store"].as_u64().unwrap() > full / 2, "{bytes}");
     if cfg!(target_os = "linux") {
         assert!(out["rss_peak"].as_u64().unwrap() > 90 << 20);
     }
