@@ -92,7 +92,7 @@ impl Gguf {
         }
         // What is buffered no longer lies where the file stands.
         self.file.seek(SeekFrom::Start(0)).map_err(read)?;
-        Ok(hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect())
+        Ok(hex(hash))
     }
 
     /// What people call its quantization: the mix that the metadata names, otherwise the type of most weights.
@@ -164,6 +164,11 @@ impl Gguf {
     pub fn opt_str(&self, key: &str) -> Option<&str> {
         self.content.metadata.get(key)?.to_string().ok().map(String::as_str)
     }
+}
+
+/// A digest as people write it.
+pub(crate) fn hex(hash: Sha256) -> String {
+    hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// candle names an unknown type only in its message.

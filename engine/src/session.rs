@@ -289,7 +289,9 @@ impl Session {
         self.control.set_ids(&built.ids);
         self.own_pins = own_pins(&built.spans, messages);
         self.user_pins.retain(|range| range.end <= built.ids.len() as u32);
-        self.pin(&built.ids, emit)?;
+        self.pin(self.control.take_pins(), &built.ids, emit)?;
+        // The template's own pins move with every turn.
+        set_pins(self.context.cache_mut(), &self.own_pins, &self.user_pins)?;
         emit(Event::Layout {
             session: self.id.clone(),
             n_tokens: built.ids.len() as u32,
@@ -402,10 +404,14 @@ impl Session {
     /// Applies what other threads asked for, and says whether anything changed. What cannot be done is said and
     /// left: a turn does not fail for it.
     fn apply_pending(&mut self, emit: &mut dyn FnMut(Event)) -> Result<bool> {
-        let ids = self.context.ids().to_vec();
-        let pinned = self.pin(&ids, emit)?;
+        let pins = self.control.take_pins();
         let budget = self.control.take_budget();
-        let changed = pinned || budget.is_some();
+        let changed = !pins.is_empty() || budget.is_some();
+        // Asked for every token: only where there is something to pin may this cost what grows with the chat.
+        if !pins.is_empty() {
+            let ids = self.context.ids().to_vec();
+            self.pin(pins, &ids, emit)?;
+        }
         if let Some(budget) = budget
             && let Err(error) = self.context.set_budget(budget)
         {
@@ -414,10 +420,8 @@ impl Session {
         Ok(changed)
     }
 
-    /// Pins and unpins what was asked for among `ids`, and says whether anything was.
-    fn pin(&mut self, ids: &[u32], emit: &mut dyn FnMut(Event)) -> Result<bool> {
-        let asked = self.control.take_pins();
-        let any = !asked.is_empty();
+    /// Pins and unpins what was asked for among `ids`.
+    fn pin(&mut self, asked: Vec<(Passage, bool)>, ids: &[u32], emit: &mut dyn FnMut(Event)) -> Result<()> {
         for (passage, pinned) in asked {
             let range = match passage {
                 Passage::Range { start, end } if start < end && end as usize <= ids.len() => Some(start..end),
@@ -435,9 +439,7 @@ impl Session {
                 emit(notice(&self.id, error)?);
             }
         }
-        // The template's own pins move with every turn.
-        set_pins(self.context.cache_mut(), &self.own_pins, &self.user_pins)?;
-        Ok(any)
+        Ok(())
     }
 }
 

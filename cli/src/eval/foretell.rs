@@ -5,7 +5,7 @@ use engine::error::Error;
 use engine::protocol::{CacheOptions, KvType, PolicyName, PrefillMode};
 use engine::tokenizer::Special;
 
-use super::{Bench, Case, Measured};
+use super::{Bench, Case, Measured, read_once};
 use crate::failure::Failure;
 
 pub fn run(bench: &Bench, cases: &[Case]) -> Result<Vec<Measured>, Failure> {
@@ -30,7 +30,7 @@ pub fn run(bench: &Bench, cases: &[Case]) -> Result<Vec<Measured>, Failure> {
     let mut read: Vec<(PolicyName, Context)> = Vec::new();
     let mut measured = Vec::new();
     for (i, case) in cases.iter().enumerate() {
-        bench.line.set(&format!("{} of {}: {} …", i + 1, cases.len(), case.policy.as_str()));
+        bench.say(i, cases, format_args!(""));
         let options = bench.options(case);
         let mut context;
         let got = if bench.args.prefill == PrefillMode::Streaming {
@@ -38,17 +38,13 @@ pub fn run(bench: &Bench, cases: &[Case]) -> Result<Vec<Measured>, Failure> {
             foretell(&mut context, prompt, rest, None)?
         } else {
             let reading = bench.reading(case.policy);
-            let at = match read.iter().position(|(policy, _)| *policy == reading.policy) {
-                Some(at) => at,
-                None => {
-                    let mut whole = Context::new(bench.model.clone(), &reading)?;
-                    // All but the last token, so that every case computes the first logits itself.
-                    whole.prefill(&prompt[..n - 1])?;
-                    read.push((reading.policy, whole));
-                    read.len() - 1
-                }
-            };
-            context = read[at].1.fork()?;
+            let whole = read_once(&mut read, reading.policy, || {
+                let mut whole = Context::new(bench.model.clone(), &reading)?;
+                // All but the last token, so that every case computes the first logits itself.
+                whole.prefill(&prompt[..n - 1])?;
+                Ok(whole)
+            })?;
+            context = whole.fork()?;
             foretell(&mut context, &prompt[n - 1..], rest, Some(&options))?
         };
         let state = context.cache().state();

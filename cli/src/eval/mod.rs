@@ -11,6 +11,7 @@ use std::sync::Arc;
 use engine::cache::policy::{Observes, Plan};
 use engine::model::Model;
 use engine::protocol::{CacheOptions, KvType, PolicyName, PrefillMode, Sampling};
+use engine::session::{Answer, Session};
 use serde::Serialize;
 
 use crate::args::{self, ModelArgs};
@@ -159,6 +160,33 @@ struct Measured {
     /// Share of the questions' prefill time that recall took.
     #[serde(skip_serializing_if = "Option::is_none")]
     recall_share_of_prefill: Option<f64>,
+    #[serde(skip)]
+    prefill_s: f64,
+    #[serde(skip)]
+    recall_s: f64,
+}
+
+impl Measured {
+    /// Notes an answer, and says whether it holds what is right.
+    fn answered(&mut self, right: &str, answer: &Answer) -> bool {
+        self.answers.push((right.to_owned(), answer.text.clone()));
+        self.prefill_s += f64::from(answer.stats.prefill_s);
+        self.recall_s += f64::from(answer.stats.recall_s);
+        answer.text.contains(right)
+    }
+
+    /// Notes the memory of a session that has answered.
+    fn remember(&mut self, session: &Session) {
+        let state = session.context().cache().state();
+        self.hot_bytes = self.hot_bytes.max(state.hot_bytes);
+        self.store_bytes = state.store_bytes;
+    }
+
+    /// Once every question has been asked.
+    fn finish(mut self, case: &Case) -> Self {
+        self.recall_share_of_prefill = case.recall.then_some(self.recall_s / self.prefill_s);
+        self
+    }
 }
 
 /// Runs the command.
@@ -245,9 +273,30 @@ impl Bench<'_> {
         CacheOptions { recall: false, ..self.options(&Case { policy, budget: None, recall: false }) }
     }
 
+    /// Says on the progress line what is going on with the `i`th of the cases.
+    fn say(&self, i: usize, cases: &[Case], what: std::fmt::Arguments) {
+        self.line.set(&format!("{} of {}: {}{what} …", i + 1, cases.len(), cases[i].policy.as_str()));
+    }
+
     fn greedy(&self) -> Sampling {
         Sampling { temperature: 0.0, repetition_penalty: 1.0, ..Sampling::default() }
     }
+}
+
+/// What was read for `policy`, read by `make` where it was not before.
+fn read_once<T>(
+    read: &mut Vec<(PolicyName, T)>,
+    policy: PolicyName,
+    make: impl FnOnce() -> Result<T, Failure>,
+) -> Result<&mut T, Failure> {
+    let at = match read.iter().position(|(known, _)| *known == policy) {
+        Some(at) => at,
+        None => {
+            read.push((policy, make()?));
+            read.len() - 1
+        }
+    };
+    Ok(&mut read[at].1)
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use engine::protocol::{Document, Message, PolicyName, PrefillMode, Role};
 use engine::session::{Control, Session};
 use engine::tokenizer::Special;
 
-use super::{Bench, Case, Measured};
+use super::{Bench, Case, Measured, read_once};
 use crate::failure::Failure;
 
 /// Facts of different kinds, one for each depth from 0% to 100%: what is stated, and how it is asked for. `#` is
@@ -50,51 +50,32 @@ pub fn run(bench: &Bench, cases: &[Case]) -> Result<Vec<Measured>, Failure> {
         let options = bench.options(case);
         let streaming = bench.args.prefill == PrefillMode::Streaming;
         let reading = if streaming { options.clone() } else { bench.reading(case.policy) };
-        let at = match read.iter().position(|(policy, _)| *policy == reading.policy && !streaming) {
-            Some(at) => at,
-            None => {
-                bench.line.set(&format!("{} of {}: reading the document …", i + 1, cases.len()));
-                let control = Arc::new(Control::default());
-                let mut session = Session::new("document".into(), bench.model.clone(), &reading, control)?;
-                session.read_ahead(&[ask(0, Some(&document))], &reading, &mut |_| {})?;
-                read.push((reading.policy, session));
-                read.len() - 1
-            }
-        };
-        let mut result = Measured { first: vec![false; 11], second: vec![false; 11], ..Measured::default() };
-        let (mut prefill, mut recall) = (0.0, 0.0);
+        if streaming {
+            read.clear();
+        }
+        let session = read_once(&mut read, reading.policy, || {
+            bench.say(i, cases, format_args!(", reading the document"));
+            let control = Arc::new(Control::default());
+            let mut session = Session::new("document".into(), bench.model.clone(), &reading, control)?;
+            session.read_ahead(&[ask(0, Some(&document))], &reading, &mut |_| {})?;
+            Ok(session)
+        })?;
+        let mut result =
+            Measured { first: vec![false; FACTS.len()], second: vec![false; FACTS.len()], ..Measured::default() };
         for q in 0..FACTS.len() {
-            bench.line.set(&format!(
-                "{} of {}: {}, question {} of {} …",
-                i + 1,
-                cases.len(),
-                case.policy.as_str(),
-                q + 1,
-                FACTS.len()
-            ));
-            let mut session = read[at].1.fork(format!("question {q}"), Arc::new(Control::default()))?;
+            bench.say(i, cases, format_args!(", question {} of {}", q + 1, FACTS.len()));
+            let mut session = session.fork(format!("question {q}"), Arc::new(Control::default()))?;
             let mut messages = vec![ask(q, Some(&document))];
             let then = (q + NEXT) % FACTS.len();
             let first = session.send(&messages, &options, &bench.greedy(), ANSWER_TOKENS, &mut |_| {})?;
             messages.push(Message { role: Role::Assistant, text: first.text.clone(), documents: Vec::new() });
             messages.push(ask(then, None));
             let second = session.send(&messages, &options, &bench.greedy(), ANSWER_TOKENS, &mut |_| {})?;
-            result.first[q] = first.text.contains(&codes[q]);
-            result.second[then] = second.text.contains(&codes[then]);
-            for (place, answer) in [(q, &first), (then, &second)] {
-                result.answers.push((codes[place].clone(), answer.text.clone()));
-                prefill += f64::from(answer.stats.prefill_s);
-                recall += f64::from(answer.stats.recall_s);
-            }
-            let state = session.context().cache().state();
-            result.hot_bytes = result.hot_bytes.max(state.hot_bytes);
-            result.store_bytes = state.store_bytes;
+            result.first[q] = result.answered(&codes[q], &first);
+            result.second[then] = result.answered(&codes[then], &second);
+            result.remember(&session);
         }
-        result.recall_share_of_prefill = case.recall.then_some(recall / prefill);
-        measured.push(result);
-        if streaming {
-            read.clear();
-        }
+        measured.push(result.finish(case));
     }
     Ok(measured)
 }

@@ -29,33 +29,21 @@ pub fn run(bench: &Bench, cases: &[Case]) -> Result<Vec<Measured>, Failure> {
         // Turn by turn, as it would have been held.
         let turns = chat.len() / 2;
         for turn in 1..=turns {
-            bench.line.set(&format!(
-                "{} of {}: {}, turn {turn} of {turns} …",
-                i + 1,
-                cases.len(),
-                case.policy.as_str()
-            ));
+            bench.say(i, cases, format_args!(", turn {turn} of {turns}"));
             let mut messages = chat[..turn * 2].to_vec();
             messages.push(ask(0));
             session.read_ahead(&messages, &options, &mut |_| {})?;
         }
         let mut result = Measured { first: vec![false; FACTS], ..Measured::default() };
-        let (mut prefill, mut recall) = (0.0, 0.0);
         for place in 0..FACTS {
             let mut fork = session.fork(format!("question {place}"), Arc::new(Control::default()))?;
             let mut messages = chat.clone();
             messages.push(ask(place));
             let answer = fork.send(&messages, &options, &bench.greedy(), ANSWER_TOKENS, &mut |_| {})?;
-            result.first[place] = answer.text.contains(&codes[place]);
-            result.answers.push((codes[place].clone(), answer.text.clone()));
-            prefill += f64::from(answer.stats.prefill_s);
-            recall += f64::from(answer.stats.recall_s);
-            let state = fork.context().cache().state();
-            result.hot_bytes = result.hot_bytes.max(state.hot_bytes);
-            result.store_bytes = state.store_bytes;
+            result.first[place] = result.answered(&codes[place], &answer);
+            result.remember(&fork);
         }
-        result.recall_share_of_prefill = case.recall.then_some(recall / prefill);
-        measured.push(result);
+        measured.push(result.finish(case));
     }
     Ok(measured)
 }

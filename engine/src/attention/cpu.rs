@@ -14,8 +14,8 @@ const BLOCK_BYTES: usize = 4 << 20;
 /// Most queries of a block.
 const BLOCK_QUERIES: usize = 64;
 
-/// Entries that a block of queries widens to f32 at once.
-pub(super) const TILE: usize = 512;
+/// Entries that are widened to f32 at once where many are read one after another.
+pub(crate) const TILE: usize = 512;
 
 /// Up to here, queries are so few that dot products beat a GEMM.
 const FEW_QUERIES: usize = 4;

@@ -23,6 +23,7 @@ use super::store::{Mark, PAGE, Page, Store};
 use super::{Cache, Phase};
 use crate::context::Context;
 use crate::error::{Error, Result};
+use crate::gguf::hex;
 use crate::model::Model;
 use crate::protocol::{CacheOptions, KvType};
 
@@ -207,7 +208,7 @@ fn digest<'a, 'b: 'a>(state: &str, views: impl Iterator<Item = (&'a str, &'a Ten
         hash.update(name.as_bytes());
         hash.update(view.data());
     }
-    hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+    hex(hash)
 }
 
 /// Why a file is not taken.

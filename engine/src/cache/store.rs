@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use candle_core::Device;
+use candle_core::{DType, Device, Tensor};
 
 use super::layer::Slots;
 use super::rows::{HostRows, Rows, row_bytes};
@@ -223,12 +223,7 @@ impl Store {
     pub fn rows(&self, i: usize, positions: &[Vec<u32>], kv: KvType, device: &Device) -> Result<(Rows, Rows)> {
         let d = self.head_dim;
         let most = positions.iter().map(Vec::len).max().unwrap_or(0);
-        let zeros = Rows::empty(self.kv, 1, d, &Device::Cpu)?;
-        let zeros = {
-            let mut zeros = zeros;
-            zeros.set_capacity(1, 0)?;
-            zeros.to_host(1)?
-        };
+        let zeros = Rows::encode(&Tensor::zeros((1, 1, d), DType::F32, &Device::Cpu)?, self.kv)?.to_host(1)?;
         let gather = |part: fn(&Page) -> &Vec<HostRows>| -> Result<Rows> {
             let mut rows = HostRows::with_capacity(self.kv, most * positions.len(), d);
             for (head, positions) in positions.iter().enumerate() {

@@ -2,16 +2,13 @@
 //! far; a key's expected attention over the coming positions then has a closed form, weighted by the value's
 //! length. No query in particular is asked, so it suits documents that will be asked many questions.
 
-use crate::attention::cpu::dot;
+use crate::attention::cpu::{TILE, dot};
 use crate::attention::probe::Keys;
 
 use super::{Entries, H2o, MIN_RECENT, Observes, Policy, Protection};
 
 /// Coming positions that the rotation of queries is averaged over.
 pub const FUTURE: u32 = 512;
-
-/// Rows that are widened at once.
-const TILE: usize = 512;
 
 /// First positions whose queries are outliers and do not count.
 pub const SKIPPED: u32 = 4;

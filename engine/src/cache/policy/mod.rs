@@ -102,7 +102,7 @@ pub trait Policy: Send + Sync {
 
 /// The policies of a conversation: some judge a prompt in another way than what is generated after it.
 pub struct Plan {
-    /// While a prompt is read.
+    /// While a prompt is read; its layers' budgets hold for what is generated too.
     pub prompt: Box<dyn Policy>,
     /// While an answer is generated.
     pub decode: Box<dyn Policy>,
@@ -117,15 +117,13 @@ impl Plan {
             PolicyName::H2o => (Box::new(H2o), Box::new(H2o)),
             PolicyName::H2oPaper => (Box::new(H2oPaper), Box::new(H2oPaper)),
             PolicyName::Tova => (Box::new(Tova), Box::new(Tova)),
-            PolicyName::SnapKv | PolicyName::PyramidKv => (Box::new(SnapKv), Box::new(H2o)),
+            PolicyName::SnapKv => (Box::new(SnapKv), Box::new(H2o)),
+            PolicyName::PyramidKv => (Box::new(PyramidKv), Box::new(H2o)),
             PolicyName::Expected => (Box::new(Expected), Box::new(Expected)),
             PolicyName::KvZip => (Box::new(KvZip), Box::new(KvZip)),
             PolicyName::Random => (Box::new(Random), Box::new(Random)),
         };
-        match name {
-            PolicyName::PyramidKv => Self { prompt: Box::new(PyramidKv), decode: Box::new(pyramidkv::Decode) },
-            _ => Self { prompt, decode },
-        }
+        Self { prompt, decode }
     }
 }
 

@@ -1,10 +1,11 @@
 use super::snapkv::WINDOW;
-use super::{Entries, H2o, Observes, Policy, Protection, SnapKv};
+use super::{Entries, Observes, Policy, Protection, SnapKv};
 
 /// How much less the highest layer gets: β of arXiv 2406.02069, section 4.2.
 const BETA: f64 = 20.0;
 
-/// [`SnapKv`] with more room in the lower layers, where attention is spread wider: arXiv 2406.02069.
+/// [`SnapKv`] with more room in the lower layers, where attention is spread wider: arXiv 2406.02069. What is
+/// generated follows [`super::H2o`] within each layer's own budget.
 pub struct PyramidKv;
 
 impl Policy for PyramidKv {
@@ -22,23 +23,6 @@ impl Policy for PyramidKv {
 
     fn ranks(&self, entries: &Entries) -> Vec<f32> {
         SnapKv.ranks(entries)
-    }
-}
-
-/// What is generated follows [`H2o`] within each layer's own budget.
-pub struct Decode;
-
-impl Policy for Decode {
-    fn protection(&self, budget: u32, sinks: u32, recent: Option<u32>) -> Protection {
-        H2o.protection(budget, sinks, recent)
-    }
-
-    fn layer_budget(&self, budget: u32, layer: usize, layers: usize) -> u32 {
-        layer_budget(budget, layer, layers)
-    }
-
-    fn ranks(&self, entries: &Entries) -> Vec<f32> {
-        H2o.ranks(entries)
     }
 }
 
