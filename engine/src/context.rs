@@ -115,13 +115,20 @@ impl Context {
         let read = match mode {
             _ if ids.is_empty() => Err(Error::Empty),
             PrefillMode::Exact => {
-                let read = self.exact(ids, ask, watch);
-                if read.is_err() {
-                    self.cache.truncate(start)?;
+                // What a question asks for has to be hot before its own queries attend: where a part of what came
+                // before this prompt is only in the store, the question follows in a stream.
+                let recalls = ask.filter(|_| self.cache.recalls());
+                let (before, question) =
+                    ids.split_at(recalls.map_or(n, |ask| ask.saturating_sub(start).min(n)) as usize);
+                match (before, question) {
+                    ([], question) => self.stream(question, ask, 0.0, watch),
+                    (before, []) => self.exact(before, ask, watch),
+                    (before, question) => self
+                        .exact(before, None, watch)
+                        .and_then(|_| self.stream(question, ask, before.len() as f32, watch)),
                 }
-                read
             }
-            _ => self.stream(ids, ask, watch),
+            _ => self.stream(ids, ask, 0.0, watch),
         };
         self.cache.set_ask(None);
         let hidden = read?;
@@ -140,7 +147,8 @@ impl Context {
         };
         match options.prefill {
             // One chunk goes through layer by layer in either way.
-            PrefillMode::Auto if n > options.chunk && fits_context && fits_memory() => PrefillMode::Exact,
+            _ if n <= options.chunk => PrefillMode::Streaming,
+            PrefillMode::Auto if fits_context && fits_memory() => PrefillMode::Exact,
             PrefillMode::Exact if fits_context => PrefillMode::Exact,
             _ => PrefillMode::Streaming,
         }
@@ -186,12 +194,11 @@ impl Context {
         set_budget(&self.model, &mut self.cache, budget)
     }
 
-    /// Chunk by chunk through all layers, with eviction after each.
-    fn stream(&mut self, ids: &[u32], ask: Option<u32>, watch: Watch) -> Result<Tensor> {
+    /// Chunk by chunk through all layers, with eviction after each; so many tokens of the prompt are `done` before.
+    fn stream(&mut self, ids: &[u32], ask: Option<u32>, mut done: f32, watch: Watch) -> Result<Tensor> {
         let layers = self.model.config.layers as f32;
         let repeats = self.cache.repeats();
         let mut hidden = Err(Error::Empty);
-        let mut done = 0.0;
         for chunk in ids.chunks(self.cache.options().chunk as usize) {
             let start = self.cache.n_seen();
             self.cache.set_phase(if repeats { Phase::Held } else { Phase::Streaming });
@@ -218,8 +225,18 @@ impl Context {
     }
 
     /// Layer by layer: the prompt passes one layer in chunks with all of its entries there, the layer is cut back
-    /// to its budget, then the next begins. As if everything had been kept and compressed at the end.
+    /// to its budget, then the next begins. As if everything had been kept and compressed at the end. Where it fails,
+    /// the cache stands where it stood before.
     fn exact(&mut self, ids: &[u32], ask: Option<u32>, watch: Watch) -> Result<Tensor> {
+        let start = self.cache.n_seen();
+        let read = self.layer_by_layer(ids, ask, watch);
+        if read.is_err() {
+            self.cache.truncate(start)?;
+        }
+        read
+    }
+
+    fn layer_by_layer(&mut self, ids: &[u32], ask: Option<u32>, watch: Watch) -> Result<Tensor> {
         let model = self.model.clone();
         let (n, layers) = (ids.len() as u32, model.config.layers);
         let chunk = self.cache.options().chunk as usize;

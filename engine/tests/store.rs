@@ -108,6 +108,35 @@ fn a_question_brings_its_passage_back_and_keeps_it_for_the_turn() {
 }
 
 #[test]
+fn a_question_attends_to_what_it_brought_back() {
+    let model = common::starter();
+    let encode = |text: &str| model.tokenizer.encode(text, Special::AsText);
+    let novel = common::novel();
+    let fact = "The password of the old lighthouse is seven-three-green-otter.";
+    let document = encode(&format!("{}\n\n{fact}\n\n{}", &novel[..2_000], &novel[2_000..7_000]));
+    let question = encode("\n\nQuestion: What is the password of the old lighthouse?\nAnswer: The password is");
+    let other = encode(&novel[7_000..8_000]);
+    let answer = |policy, recall, prefill, between: &[u32]| {
+        let mut context = context(&CacheOptions { policy, recall, prefill, ..options(160) });
+        context.prefill(&document).unwrap();
+        let mut prompt = between.to_vec();
+        let ask = document.len() + prompt.len();
+        prompt.extend_from_slice(&question);
+        let logits = to_vec(&context.read(&prompt, Some(ask as u32), &mut |_| Ok(true)).unwrap());
+        (0..logits.len()).max_by(|&a, &b| logits[a].total_cmp(&logits[b])).unwrap() as u32
+    };
+    let right = encode(" seven")[0];
+    assert_eq!(answer(PolicyName::Full, false, PrefillMode::Exact, &[]), right, "everything kept");
+    assert_ne!(answer(PolicyName::H2o, false, PrefillMode::Exact, &[]), right, "without recall");
+    for prefill in [PrefillMode::Exact, PrefillMode::Streaming] {
+        // The question alone, and behind so much else that both are read layer by layer.
+        for between in [&[][..], &other] {
+            assert_eq!(answer(PolicyName::H2o, true, prefill, between), right, "{prefill:?}: {}", between.len());
+        }
+    }
+}
+
+#[test]
 fn the_store_stays_in_its_limit_and_says_what_is_forgotten() {
     let limit = 4 << 20;
     let mut context = context(&CacheOptions { store_limit: Some(limit), ..options(64) });

@@ -1,6 +1,8 @@
 //! Attention of a few queries to many keys, without values: what the policies that look at certain queries,
 //! and recall, judge entries by.
 
+use std::collections::VecDeque;
+
 use rayon::prelude::*;
 
 use super::Slices;
@@ -129,12 +131,18 @@ pub fn probe(
 /// The largest of each number and its neighbours up to `reach` away, as SnapKV pools (arXiv 2404.14469,
 /// section 4.2): `positions` ascend, and neighbours are those whose position is at most `reach` away.
 pub fn max_pool(values: &[f32], positions: &[u32], reach: u32) -> Vec<f32> {
+    // Numbers that no later one in reach surpasses, the largest first: each enters and leaves once.
+    let mut falling: VecDeque<usize> = VecDeque::new();
+    let mut next = 0;
     (0..values.len())
         .map(|i| {
-            let near = |j: &usize| positions[*j].abs_diff(positions[i]) <= reach;
-            let before = (0..i).rev().take_while(near);
-            let after = (i..values.len()).take_while(near);
-            before.chain(after).map(|j| values[j]).fold(f32::NEG_INFINITY, f32::max)
+            while next < values.len() && positions[next] <= positions[i] + reach {
+                while falling.pop_back_if(|last| values[*last] <= values[next]).is_some() {}
+                falling.push_back(next);
+                next += 1;
+            }
+            while falling.pop_front_if(|first| positions[*first] + reach < positions[i]).is_some() {}
+            values[falling[0]]
         })
         .collect()
 }
@@ -181,5 +189,18 @@ mod tests {
         let values = [0.0, 5.0, 1.0, 0.0, 2.0];
         assert_eq!(max_pool(&values, &[0, 1, 2, 3, 4], 1), [5.0, 5.0, 5.0, 2.0, 2.0]);
         assert_eq!(max_pool(&values, &[0, 1, 9, 10, 30], 3), [5.0, 5.0, 1.0, 1.0, 2.0]);
+        let number = |i: usize| (i * 2_654_435_761) % 97;
+        let values: Vec<f32> = (0..500).map(|i| number(i) as f32).collect();
+        let positions: Vec<u32> = (0..500)
+            .scan(0, |at, i| {
+                *at += 1 + (number(i) / 30) as u32;
+                Some(*at)
+            })
+            .collect();
+        for reach in [0, 1, 3, 8] {
+            let near = |i: usize, j: &usize| positions[i].abs_diff(positions[*j]) <= reach;
+            let largest = |i| (0..500).filter(|j| near(i, j)).map(|j| values[j]).fold(0.0, f32::max);
+            assert_eq!(max_pool(&values, &positions, reach), (0..500).map(largest).collect::<Vec<_>>());
+        }
     }
 }

@@ -187,6 +187,12 @@ impl Cache {
         &self.options
     }
 
+    /// Whether a question has something to bring back: entries that are in the store alone.
+    pub fn recalls(&self) -> bool {
+        let gone = |layer: &HotLayer| layer.len() < self.n_seen as usize;
+        self.options.recall && self.store.is_some() && self.layers.iter().any(gone)
+    }
+
     /// Whether there is a store.
     pub fn has_store(&self) -> bool {
         self.store.is_some()

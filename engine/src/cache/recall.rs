@@ -9,6 +9,7 @@
 use std::time::Instant;
 
 use candle_core::Tensor;
+use rayon::prelude::*;
 
 use super::evict::drop_entries;
 use super::layer::Slots;
@@ -66,8 +67,7 @@ impl Cache {
         let pinned = pinned_in(&self.pinned);
         let newest = policy::newest(budget).min(recent);
         let protected = |p: u32| pinned(p) || p < sinks || p >= n.saturating_sub(newest);
-        let mut chosen = Vec::with_capacity(layer.heads.len());
-        for (head, slots) in layer.heads.iter().enumerate() {
+        let of_head = |(head, slots): (usize, &Slots)| -> Result<Vec<u32>> {
             let (rows, at) = asking.of_group(head, group, MOST_QUERIES);
             let visible: Vec<usize> = at.iter().map(|&q| positions.partition_point(|&p| p <= q)).collect();
             let see = |row: usize| visible[row % visible.len()];
@@ -90,8 +90,9 @@ impl Cache {
             }
             let mut best: Vec<u32> = order.into_iter().map(|c| positions[c]).collect();
             best.sort_unstable();
-            chosen.push(best);
-        }
+            Ok(best)
+        };
+        let chosen = layer.heads.par_iter().enumerate().map(of_head).collect::<Result<_>>()?;
         self.recalled[i] = chosen;
         self.recall_time += started.elapsed();
         Ok(())
