@@ -84,9 +84,14 @@ fn a_question_brings_its_passage_back_and_keeps_it_for_the_turn() {
     let passage = before..before + encode(fact).len() as u32;
     let question = encode("\n\nQuestion: What is the password of the old lighthouse?\nAnswer: The password is");
 
+    // The lowest layers bring nothing back.
     let hot = |context: &Context| -> usize {
         let positions = context.cache().positions();
-        positions.iter().flatten().map(|of_head| of_head.iter().filter(|&p| passage.contains(p)).count()).sum()
+        positions[positions.len() / 4..]
+            .iter()
+            .flatten()
+            .map(|of_head| of_head.iter().filter(|&p| passage.contains(p)).count())
+            .sum()
     };
     let mut context = context(&options(160));
     context.prefill(&encode(&text)).unwrap();
@@ -94,7 +99,7 @@ fn a_question_brings_its_passage_back_and_keeps_it_for_the_turn() {
     let ask = context.cache().n_seen();
     context.read(&question, Some(ask), &mut |_| Ok(true)).unwrap();
     let recalled = hot(&context);
-    let all = passage.len() * 90;
+    let all = passage.len() * 3 * 23;
     println!("{left} of {all} entries of the passage were hot, {recalled} after the question");
     assert!(recalled > left + all / 8, "{recalled} of {all} after, {left} before");
     assert!(context.cache().state().hot_entries <= 160);

@@ -278,7 +278,7 @@ fn softmax(row: &mut [f32], visible: usize) {
 }
 
 /// A sum in eight lanes, which the compiler turns into vector code.
-pub(super) fn lanes<'a>(chunks: impl Iterator<Item = &'a [f32]>, rest: &[f32]) -> f32 {
+fn lanes<'a>(chunks: impl Iterator<Item = &'a [f32]>, rest: &[f32]) -> f32 {
     let mut sums = [0f32; 8];
     for chunk in chunks {
         for (sum, x) in sums.iter_mut().zip(chunk) {

@@ -6,10 +6,10 @@ use std::collections::VecDeque;
 use rayon::prelude::*;
 
 use super::Slices;
-use super::cpu::{TILE, exp, gemm_f32, lanes};
+use super::cpu::{TILE, exp, gemm_f32};
 
-/// Cap on the logits that one task holds, in bytes.
-const BLOCK_BYTES: usize = 512 << 10;
+/// Cap on the logits that are held at once, in bytes.
+const BLOCK_BYTES: usize = 16 << 20;
 
 /// How the queries' attention to one key becomes one number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -65,67 +65,78 @@ pub fn probe(
     if rows == 0 || n == 0 {
         return vec![0.0; n];
     }
-    let scale = 1.0 / (d as f32).sqrt();
-    let block = (BLOCK_BYTES / (n * size_of::<f32>())).clamp(1, 64);
-    let start = match reduce {
-        Reduce::Sum => 0.0,
-        Reduce::Max => f32::NEG_INFINITY,
+    let mut out = match reduce {
+        Reduce::Sum => vec![0.0; n],
+        Reduce::Max => vec![f32::NEG_INFINITY; n],
     };
-    let reduced = (0..rows.div_ceil(block))
-        .into_par_iter()
-        .fold(
-            || (vec![start; n], Vec::new(), vec![0f32; TILE * d]),
-            |(mut out, mut logits, mut tile), i| {
-                let first = i * block;
-                let here = block.min(rows - first);
-                logits.resize(here * n, 0f32);
-                for start in (0..n).step_by(TILE) {
-                    let some = TILE.min(n - start);
-                    keys.widen(start, &mut tile[..some * d]);
-                    // SAFETY: q is rows × d, tile holds some × d, logits is here × n and belongs to this task.
+    // Every key is widened once for as many queries as the cap allows.
+    let block = (BLOCK_BYTES / (n.next_multiple_of(TILE) * size_of::<f32>())).clamp(1, rows);
+    let mut logits = vec![0f32; block * n.next_multiple_of(TILE)];
+    for first in (0..rows).step_by(block) {
+        let here = block.min(rows - first);
+        let q = &q[first * d..(first + here) * d];
+        let seen: Vec<usize> = (first..first + here).map(|row| visible(row).clamp(1, n)).collect();
+        // Of each tile, [here, TILE], and of each of its rows the largest and the sum of e to what is less.
+        let tiles = logits.par_chunks_mut(here * TILE).take(n.div_ceil(TILE));
+        let parts: Vec<Vec<(f32, f32)>> = tiles
+            .enumerate()
+            .map_init(
+                || vec![0f32; TILE * d],
+                |wide, (tile, logits)| {
+                    let some = TILE.min(n - tile * TILE);
+                    keys.widen(tile * TILE, &mut wide[..some * d]);
+                    let scale = 1.0 / (d as f32).sqrt();
+                    // SAFETY: q is here × d, wide holds some × d, logits is here × TILE and belongs to this task.
                     unsafe {
-                        let dst = logits.as_mut_ptr().add(start);
-                        let q = q[first * d..].as_ptr();
-                        gemm_f32((here, some, d), (dst, n), (q, 1, d), (tile.as_ptr(), d, 1), scale, false);
+                        let dst = (logits.as_mut_ptr(), TILE);
+                        gemm_f32((here, some, d), dst, (q.as_ptr(), 1, d), (wide.as_ptr(), d, 1), scale, false);
                     }
+                    let rows = logits.chunks_exact(TILE).zip(&seen);
+                    rows.map(|(row, &seen)| part(&row[..some.min(seen.saturating_sub(tile * TILE))])).collect()
+                },
+            )
+            .collect();
+        // The logarithm of each row's whole.
+        let wholes: Vec<f32> = (0..here)
+            .map(|row| {
+                let max = parts.iter().map(|tile| tile[row].0).fold(f32::NEG_INFINITY, f32::max);
+                max + parts.iter().map(|tile| tile[row].1 * (tile[row].0 - max).exp()).sum::<f32>().ln()
+            })
+            .collect();
+        out.par_chunks_mut(TILE).zip(logits.par_chunks(here * TILE)).enumerate().for_each(|(tile, (out, logits))| {
+            for ((row, &seen), &whole) in logits.chunks_exact(TILE).zip(&seen).zip(&wholes) {
+                let row = &row[..out.len().min(seen.saturating_sub(tile * TILE))];
+                match reduce {
+                    Reduce::Sum => out.iter_mut().zip(row).for_each(|(out, x)| *out += exp((x - whole).min(0.0))),
+                    // The largest logarithm is that of the largest: one exponential less for each key.
+                    Reduce::Max => out.iter_mut().zip(row).for_each(|(out, x)| *out = out.max(*x - whole)),
                 }
-                for (row, logits) in logits.chunks_exact_mut(n).enumerate() {
-                    let seen = &mut logits[..visible(first + row).clamp(1, n)];
-                    let max = seen.iter().fold(f32::NEG_INFINITY, |max, &x| max.max(x));
-                    match reduce {
-                        Reduce::Sum => {
-                            seen.iter_mut().for_each(|x| *x = exp(*x - max));
-                            let by = 1.0 / lanes(seen.chunks_exact(8), seen.chunks_exact(8).remainder());
-                            out.iter_mut().zip(seen).for_each(|(out, x)| *out = x.mul_add(by, *out));
-                        }
-                        // The largest logarithm is that of the largest: one exponential less for each key.
-                        Reduce::Max => {
-                            let mut sums = [0f32; 8];
-                            let chunks = seen.chunks_exact(8);
-                            let rest: f32 = chunks.remainder().iter().map(|x| exp(x - max)).sum();
-                            for chunk in chunks {
-                                for lane in 0..8 {
-                                    sums[lane] += exp(chunk[lane] - max);
-                                }
-                            }
-                            let whole = max + (sums.iter().sum::<f32>() + rest).ln();
-                            out.iter_mut().zip(seen).for_each(|(out, x)| *out = out.max(*x - whole));
-                        }
-                    }
-                }
-                (out, logits, tile)
-            },
-        )
-        .map(|(out, ..)| out)
-        .reduce_with(|mut a, b| {
-            a.iter_mut().zip(&b).for_each(|(a, b)| *a = if reduce == Reduce::Sum { *a + b } else { a.max(*b) });
-            a
+            }
         });
-    let mut out = reduced.unwrap_or_else(|| vec![start; n]);
+    }
     if reduce == Reduce::Max {
         out.iter_mut().for_each(|x| *x = x.exp());
     }
     out
+}
+
+/// The largest of `row`, and the sum of e to what each of them is less.
+fn part(row: &[f32]) -> (f32, f32) {
+    let (chunks, rest) = row.as_chunks::<8>();
+    let mut most = [f32::NEG_INFINITY; 8];
+    for chunk in chunks {
+        for lane in 0..8 {
+            most[lane] = most[lane].max(chunk[lane]);
+        }
+    }
+    let max = most.iter().chain(rest).copied().fold(f32::NEG_INFINITY, f32::max);
+    let mut sums = [0f32; 8];
+    for chunk in chunks {
+        for lane in 0..8 {
+            sums[lane] += exp(chunk[lane] - max);
+        }
+    }
+    (max, sums.iter().sum::<f32>() + rest.iter().map(|x| exp(x - max)).sum::<f32>())
 }
 
 /// The largest of each number and its neighbours up to `reach` away, as SnapKV pools (arXiv 2404.14469,

@@ -25,11 +25,19 @@ use crate::protocol::Recalled;
 /// over the store.
 const MOST_QUERIES: usize = 8;
 
+/// The lowest layers, this part of all, bring nothing back: what they attend to is near, or everywhere. With their
+/// share of the budget left to heavy hitters, as many answers are right (Qwen2.5 0.5B at 8,192 tokens: 11 and 11 of
+/// 11 in place of 10 and 11; SmolLM2 at 2,048: as many), for a quarter less.
+const LOWEST: usize = 4;
+
 /// How far to both sides a hit brings its neighbours.
 const REACH: u32 = 8;
 
 /// Recalled positions closer than this are one passage.
 const JOIN: u32 = 24;
+
+/// Positions that fewer heads recalled than this part of the most agreed are not named.
+const AGREED: usize = 4;
 
 /// Most passages that are named.
 const MOST_PASSAGES: usize = 12;
@@ -57,7 +65,7 @@ impl Cache {
         let Some(store) = &self.store else { return Ok(()) };
         let layer = &self.layers[i];
         let old = store.layers[i].len().min(n);
-        if !self.options.recall || self.policy().keeps_all() || old <= budget {
+        if i < self.layers.len() / LOWEST || !self.options.recall || self.policy().keeps_all() || old <= budget {
             return Ok(());
         }
         let (d, group) = (self.shape.head_dim, self.shape.group());
@@ -235,21 +243,26 @@ impl Cache {
     }
 }
 
-/// Neighbouring positions of `recalled` (by layer and KV head) as passages, those with most entries first.
+/// Passages of `recalled` (by layer and KV head): neighbouring positions that many heads agree on, the most agreed
+/// first.
 pub(super) fn passages(recalled: &[Vec<Vec<u32>>]) -> Vec<Recalled> {
     let mut positions: Vec<u32> = recalled.iter().flatten().flatten().copied().collect();
     positions.sort_unstable();
+    let runs: Vec<&[u32]> = positions.chunk_by(|a, b| a == b).collect();
+    let most = runs.iter().map(|run| run.len()).max().unwrap_or(0);
     let mut passages: Vec<Recalled> = Vec::new();
-    for position in positions {
+    for run in runs.iter().filter(|run| run.len() * AGREED >= most) {
+        let (position, entries) = (run[0], run.len() as u32);
         match passages.last_mut() {
             Some(last) if position < last.end + JOIN => {
                 last.end = position + 1;
-                last.entries += 1;
+                last.entries += entries;
             }
-            _ => passages.push(Recalled { start: position, end: position + 1, entries: 1 }),
+            _ => passages.push(Recalled { start: position, end: position + 1, entries }),
         }
     }
-    passages.sort_by(|a, b| b.entries.cmp(&a.entries).then(a.start.cmp(&b.start)));
+    let density = |p: &Recalled| f64::from(p.entries) / f64::from(p.end - p.start);
+    passages.sort_by(|a, b| density(b).total_cmp(&density(a)).then(a.start.cmp(&b.start)));
     passages.truncate(MOST_PASSAGES);
     passages
 }

@@ -1,6 +1,6 @@
 //! How keys and values are held: f16, f32, or 8 bits a number with a scale for every 32.
 
-use candle_core::{CpuStorage, D, DType, Device, InplaceOp1, Layout, Storage, Tensor};
+use candle_core::{CpuStorage, D, DType, Device, InplaceOp1, InplaceOp2, Layout, Storage, Tensor};
 use half::f16;
 
 use crate::attention::Slices;
@@ -132,7 +132,11 @@ impl Rows {
     /// When the device has no memory for them.
     pub fn assemble(&mut self, used: usize, more: &Self, picks: &[Vec<u32>], capacity: usize) -> Result<()> {
         for (x, more) in self.planes.iter_mut().zip(&more.planes) {
-            let (heads, _, width) = x.dims3()?;
+            let (heads, held, width) = x.dims3()?;
+            if x.device().is_cpu() && held == capacity {
+                x.inplace_op2(&more.contiguous()?, &MergeRows { picks, used, capacity, width })?;
+                continue;
+            }
             let all = Tensor::cat(&[&x.narrow(1, 0, used)?.contiguous()?, more], 1)?;
             let new = Tensor::zeros((heads, capacity, width), x.dtype(), x.device())?;
             if !picks[0].is_empty() {
@@ -356,6 +360,68 @@ impl InplaceOp1 for MoveRows<'_> {
     }
 }
 
+/// Merges rows of another buffer into the kept ones of every KV head, in place.
+struct MergeRows<'a> {
+    picks: &'a [Vec<u32>],
+    used: usize,
+    capacity: usize,
+    width: usize,
+}
+
+impl MergeRows<'_> {
+    fn run<T: Copy>(&self, rows: &mut [T], more: &[T]) {
+        let d = self.width;
+        let of_head = more.len() / self.picks.len();
+        for (head, (rows, picks)) in rows.chunks_exact_mut(self.capacity * d).zip(self.picks).enumerate() {
+            let more = &more[head * of_head..(head + 1) * of_head];
+            // The kept rows first close their ranks at the front, then the last go to their places first: no row is
+            // written over before it has moved.
+            let mut kept = 0;
+            for from in picks.iter().map(|&pick| pick as usize).filter(|&pick| pick < self.used) {
+                rows.copy_within(from * d..(from + 1) * d, kept * d);
+                kept += 1;
+            }
+            for (to, &pick) in picks.iter().enumerate().rev() {
+                if kept == to + 1 {
+                    break;
+                }
+                match (pick as usize).checked_sub(self.used) {
+                    Some(from) => rows[to * d..(to + 1) * d].copy_from_slice(&more[from * d..(from + 1) * d]),
+                    None => {
+                        kept -= 1;
+                        rows.copy_within(kept * d..(kept + 1) * d, to * d);
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl InplaceOp2 for MergeRows<'_> {
+    fn name(&self) -> &'static str {
+        "merge-rows"
+    }
+
+    fn cpu_fwd(
+        &self,
+        storage: &mut CpuStorage,
+        _layout: &Layout,
+        more: &CpuStorage,
+        layout: &Layout,
+    ) -> candle_core::Result<()> {
+        let Some((start, end)) = layout.contiguous_offsets() else {
+            candle_core::bail!("rows to merge lie one after another")
+        };
+        match (storage, more) {
+            (CpuStorage::F16(rows), CpuStorage::F16(more)) => self.run(rows, &more[start..end]),
+            (CpuStorage::F32(rows), CpuStorage::F32(more)) => self.run(rows, &more[start..end]),
+            (CpuStorage::U8(rows), CpuStorage::U8(more)) => self.run(rows, &more[start..end]),
+            _ => candle_core::bail!("the hot cache holds no such numbers"),
+        }
+        Ok(())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -371,6 +437,24 @@ mod tests {
             assert!(x.iter().zip(back).all(|(x, back)| (x - back).abs() <= step * 0.52));
         }
         assert_eq!(rows.bytes() as usize, 2 * 5 * row_bytes(KvType::Q8_0, 64));
+    }
+
+    #[test]
+    fn rows_merge_in_place_as_they_do_in_a_new_buffer() {
+        let tensor = |from: u32, n: usize| {
+            let numbers: Vec<f32> = (0..2 * n * 32).map(|i| (from + i as u32 / 32) as f32).collect();
+            Rows::encode(&Tensor::from_vec(numbers, (2, n, 32), &Device::Cpu).unwrap(), KvType::F32).unwrap()
+        };
+        // Six slots of which five are used, and four new rows: before, between and after those that stay.
+        let picks = [vec![5, 0, 6, 3, 7, 8], vec![1, 2, 3, 4, 5, 6]];
+        let (mut in_place, mut anew) = (tensor(0, 6), tensor(0, 6));
+        in_place.assemble(5, &tensor(100, 4), &picks, 6).unwrap();
+        anew.set_capacity(5, 5).unwrap();
+        anew.assemble(5, &tensor(100, 4), &picks, 6).unwrap();
+        assert_eq!(in_place.to_host(6).unwrap(), anew.to_host(6).unwrap());
+        let HostRows::F32(first) = in_place.to_host(6).unwrap() else { panic!("f32") };
+        let rows: Vec<f32> = first.iter().step_by(32).copied().collect();
+        assert_eq!(rows, [100., 0., 101., 3., 102., 103., 7., 8., 9., 10., 104., 105.]);
     }
 
     #[test]
