@@ -1,9 +1,11 @@
 //! One decoder for the llama family, told by the metadata what it is.
 
 mod config;
-mod gemv;
+mod formats;
 mod linear;
+mod matmul;
 mod rope;
+mod simd;
 
 use std::path::Path;
 use std::sync::Arc;

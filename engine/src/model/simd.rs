@@ -1,0 +1,337 @@
+//! Thirty-two small integers at once: AVX2 where the build has it, plain loops elsewhere.
+
+#[cfg(not(all(target_arch = "x86_64", target_feature = "avx2", target_feature = "fma")))]
+pub use plain::{Bytes, Floats, Words};
+#[cfg(all(target_arch = "x86_64", target_feature = "avx2", target_feature = "fma"))]
+pub use vector::{Bytes, Floats, Words};
+
+#[cfg(all(target_arch = "x86_64", target_feature = "avx2", target_feature = "fma"))]
+mod vector {
+    use std::arch::x86_64::*;
+
+    /// Instructions that this module is only compiled for a processor with.
+    macro_rules! avx2 {
+        ($($code:tt)*) => {
+            // SAFETY: the module's cfg says that the instructions are there. Loads and stores of more than a register
+            // take arrays of that size, and no alignment is asked of them.
+            unsafe { $($code)* }
+        };
+    }
+
+    /// 32 bytes.
+    #[derive(Clone, Copy)]
+    pub struct Bytes(__m256i);
+
+    impl Bytes {
+        #[inline(always)]
+        pub fn load(from: &[u8; 32]) -> Self {
+            Self(avx2!(_mm256_loadu_si256(from.as_ptr().cast())))
+        }
+
+        /// The low halves of 16 bytes, then their high halves.
+        #[inline(always)]
+        pub fn nibbles(from: &[u8; 16]) -> Self {
+            let both = avx2!(_mm_loadu_si128(from.as_ptr().cast()));
+            Self(avx2!(_mm256_set_m128i(_mm_srli_epi16::<4>(both), both))).low()
+        }
+
+        /// The low halves.
+        #[inline(always)]
+        pub fn low(self) -> Self {
+            Self(avx2!(_mm256_and_si256(self.0, _mm256_set1_epi8(15))))
+        }
+
+        /// The high halves.
+        #[inline(always)]
+        pub fn high(self) -> Self {
+            Self(avx2!(_mm256_srli_epi16::<4>(self.0))).low()
+        }
+
+        /// 16 more in byte `j` where bit `j` of `bits` is set.
+        #[inline(always)]
+        pub fn plus_sixteens(self, bits: u32) -> Self {
+            let (spread, mask) = avx2! {
+                let byte = _mm256_setr_epi64x(0, 0x0101_0101_0101_0101, 0x0202_0202_0202_0202, 0x0303_0303_0303_0303);
+                (_mm256_shuffle_epi8(_mm256_set1_epi32(bits as i32), byte), _mm256_set1_epi64x(BITS as i64))
+            };
+            self.sixteens_where(spread, mask)
+        }
+
+        /// 16 more in every byte that has bit `bit` set in `bits`.
+        #[inline(always)]
+        pub fn plus_sixteens_at(self, bits: Self, bit: u32) -> Self {
+            self.sixteens_where(bits.0, avx2!(_mm256_set1_epi8((1u8 << bit) as i8)))
+        }
+
+        #[inline(always)]
+        fn sixteens_where(self, bits: __m256i, mask: __m256i) -> Self {
+            Self(avx2! {
+                let set = _mm256_cmpeq_epi8(_mm256_and_si256(bits, mask), mask);
+                _mm256_or_si256(self.0, _mm256_and_si256(set, _mm256_set1_epi8(16)))
+            })
+        }
+
+        /// 16 times the two bits of `bits` from `AT` on more in every byte.
+        #[inline(always)]
+        pub fn plus_pairs<const AT: i32>(self, bits: Self) -> Self {
+            Self(avx2! {
+                let moved = _mm256_srli_epi16::<AT>(bits.0);
+                let four = _mm256_slli_epi16::<4>(_mm256_and_si256(moved, _mm256_set1_epi8(3)));
+                _mm256_or_si256(self.0, four)
+            })
+        }
+
+        #[inline(always)]
+        pub fn words(self) -> Words {
+            Words(avx2! {
+                let halves = [_mm256_castsi256_si128(self.0), _mm256_extracti128_si256::<1>(self.0)];
+                [_mm256_cvtepu8_epi16(halves[0]), _mm256_cvtepu8_epi16(halves[1])]
+            })
+        }
+    }
+
+    /// Bit `j` in byte `j`.
+    const BITS: u64 = 0x8040_2010_0804_0201;
+
+    /// 32 integers of 16 bits.
+    #[derive(Clone, Copy)]
+    pub struct Words([__m256i; 2]);
+
+    impl Words {
+        #[inline(always)]
+        pub fn load(from: &[i16; 32]) -> Self {
+            let from = from.as_ptr().cast::<__m256i>();
+            Self(avx2!([_mm256_loadu_si256(from), _mm256_loadu_si256(from.add(1))]))
+        }
+
+        #[inline(always)]
+        pub fn store(self, to: &mut [i16; 32]) {
+            let to = to.as_mut_ptr().cast::<__m256i>();
+            avx2! {
+                _mm256_storeu_si256(to, self.0[0]);
+                _mm256_storeu_si256(to.add(1), self.0[1]);
+            }
+        }
+
+        #[inline(always)]
+        pub fn signed(from: &[i8; 32]) -> Self {
+            let from = from.as_ptr().cast::<__m128i>();
+            Self(avx2! {
+                let halves = [_mm_loadu_si128(from), _mm_loadu_si128(from.add(1))];
+                [_mm256_cvtepi8_epi16(halves[0]), _mm256_cvtepi8_epi16(halves[1])]
+            })
+        }
+
+        #[inline(always)]
+        pub fn minus(self, x: i16) -> Self {
+            Self(self.0.map(|half| avx2!(_mm256_sub_epi16(half, _mm256_set1_epi16(x)))))
+        }
+
+        /// The first sixteen times one number, the others times another.
+        #[inline(always)]
+        pub fn times(self, by: [i16; 2]) -> Self {
+            Self(std::array::from_fn(|i| avx2!(_mm256_mullo_epi16(self.0[i], _mm256_set1_epi16(by[i])))))
+        }
+
+        /// The products with `x`, added up in eight lanes.
+        #[inline(always)]
+        pub fn dot(self, x: Self) -> Floats {
+            let [a, b] = std::array::from_fn(|i| avx2!(_mm256_madd_epi16(self.0[i], x.0[i])));
+            Floats(avx2!(_mm256_cvtepi32_ps(_mm256_add_epi32(a, b))))
+        }
+    }
+
+    /// Eight numbers.
+    #[derive(Clone, Copy)]
+    pub struct Floats(__m256);
+
+    impl Floats {
+        #[inline(always)]
+        pub fn zero() -> Self {
+            Self(avx2!(_mm256_setzero_ps()))
+        }
+
+        /// `self + by · x`
+        #[inline(always)]
+        pub fn plus(self, x: Self, by: f32) -> Self {
+            Self(avx2!(_mm256_fmadd_ps(x.0, _mm256_set1_ps(by), self.0)))
+        }
+
+        #[inline(always)]
+        pub fn sum(self) -> f32 {
+            avx2! {
+                let four = _mm_add_ps(_mm256_castps256_ps128(self.0), _mm256_extractf128_ps::<1>(self.0));
+                let two = _mm_add_ps(four, _mm_movehl_ps(four, four));
+                _mm_cvtss_f32(_mm_add_ss(two, _mm_shuffle_ps::<1>(two, two)))
+            }
+        }
+    }
+}
+
+#[cfg(any(test, not(all(target_arch = "x86_64", target_feature = "avx2", target_feature = "fma"))))]
+#[cfg_attr(test, allow(dead_code))]
+mod plain {
+    /// 32 bytes.
+    #[derive(Clone, Copy, Debug, PartialEq)]
+    pub struct Bytes([u8; 32]);
+
+    impl Bytes {
+        #[inline(always)]
+        pub fn load(from: &[u8; 32]) -> Self {
+            Self(*from)
+        }
+
+        /// The low halves of 16 bytes, then their high halves.
+        #[inline(always)]
+        pub fn nibbles(from: &[u8; 16]) -> Self {
+            Self(std::array::from_fn(|j| if j < 16 { from[j] & 15 } else { from[j - 16] >> 4 }))
+        }
+
+        /// The low halves.
+        #[inline(always)]
+        pub fn low(self) -> Self {
+            Self(self.0.map(|x| x & 15))
+        }
+
+        /// The high halves.
+        #[inline(always)]
+        pub fn high(self) -> Self {
+            Self(self.0.map(|x| x >> 4))
+        }
+
+        /// 16 more in byte `j` where bit `j` of `bits` is set.
+        #[inline(always)]
+        pub fn plus_sixteens(self, bits: u32) -> Self {
+            Self(std::array::from_fn(|j| self.0[j] | ((bits >> j & 1) as u8) << 4))
+        }
+
+        /// 16 more in every byte that has bit `bit` set in `bits`.
+        #[inline(always)]
+        pub fn plus_sixteens_at(self, bits: Self, bit: u32) -> Self {
+            Self(std::array::from_fn(|j| self.0[j] | (bits.0[j] >> bit & 1) << 4))
+        }
+
+        /// 16 times the two bits of `bits` from `AT` on more in every byte.
+        #[inline(always)]
+        pub fn plus_pairs<const AT: i32>(self, bits: Self) -> Self {
+            Self(std::array::from_fn(|j| self.0[j] | ((bits.0[j] >> AT) & 3) << 4))
+        }
+
+        #[inline(always)]
+        pub fn words(self) -> Words {
+            Words(self.0.map(i16::from))
+        }
+    }
+
+    /// 32 integers of 16 bits.
+    #[derive(Clone, Copy, Debug, PartialEq)]
+    pub struct Words([i16; 32]);
+
+    impl Words {
+        #[inline(always)]
+        pub fn load(from: &[i16; 32]) -> Self {
+            Self(*from)
+        }
+
+        #[inline(always)]
+        pub fn store(self, to: &mut [i16; 32]) {
+            *to = self.0;
+        }
+
+        #[inline(always)]
+        pub fn signed(from: &[i8; 32]) -> Self {
+            Self(from.map(i16::from))
+        }
+
+        #[inline(always)]
+        pub fn minus(self, x: i16) -> Self {
+            Self(self.0.map(|y| y - x))
+        }
+
+        /// The first sixteen times one number, the others times another.
+        #[inline(always)]
+        pub fn times(self, by: [i16; 2]) -> Self {
+            Self(std::array::from_fn(|j| self.0[j] * by[j / 16]))
+        }
+
+        /// The products with `x`, added up in eight lanes.
+        #[inline(always)]
+        pub fn dot(self, x: Self) -> Floats {
+            let product = |j: usize| i32::from(self.0[j]) * i32::from(x.0[j]);
+            Floats(std::array::from_fn(|lane| {
+                let first = product(2 * lane) + product(2 * lane + 1);
+                (first + product(16 + 2 * lane) + product(17 + 2 * lane)) as f32
+            }))
+        }
+    }
+
+    /// Eight numbers.
+    #[derive(Clone, Copy, Debug, PartialEq)]
+    pub struct Floats([f32; 8]);
+
+    impl Floats {
+        #[inline(always)]
+        pub fn zero() -> Self {
+            Self([0.0; 8])
+        }
+
+        /// `self + by · x`
+        #[inline(always)]
+        pub fn plus(self, x: Self, by: f32) -> Self {
+            Self(std::array::from_fn(|lane| x.0[lane].mul_add(by, self.0[lane])))
+        }
+
+        #[inline(always)]
+        pub fn sum(self) -> f32 {
+            let [a, b, c, d, e, f, g, h] = self.0;
+            ((a + e) + (c + g)) + ((b + f) + (d + h))
+        }
+    }
+}
+
+#[cfg(all(test, target_arch = "x86_64", target_feature = "avx2", target_feature = "fma"))]
+mod tests {
+    use super::{plain, vector};
+
+    /// What both say of the same bytes.
+    macro_rules! check {
+        ($lanes:ident, $bytes:expr, $more:expr, $bits:expr, $signed:expr) => {{
+            use $lanes::{Bytes, Floats, Words};
+            let (bytes, more) = (Bytes::load($bytes), Bytes::load($more));
+            let half: &[u8; 16] = $bytes.first_chunk().unwrap();
+            let signed = Words::signed($signed);
+            let mut all = vec![
+                bytes.words(),
+                bytes.low().words(),
+                bytes.high().words(),
+                Bytes::nibbles(half).words(),
+                Bytes::nibbles(half).plus_sixteens($bits).words().minus(16),
+                bytes.low().words().times([-128, 31]),
+                signed,
+            ];
+            all.extend((0..8).map(|bit| bytes.low().plus_sixteens_at(more, bit).words()));
+            let high = bytes.high();
+            all.extend([high.plus_pairs::<0>(more), high.plus_pairs::<2>(more)].map(|x| x.words().minus(32)));
+            all.extend([high.plus_pairs::<4>(more), high.plus_pairs::<6>(more)].map(|x| x.words().minus(32)));
+            let store = |words: Words| {
+                let mut to = [0; 32];
+                words.store(&mut to);
+                to
+            };
+            let sums: Vec<f32> = all.iter().map(|words| Floats::zero().plus(words.dot(signed), 0.5).sum()).collect();
+            (all.into_iter().map(store).collect::<Vec<_>>(), sums)
+        }};
+    }
+
+    #[test]
+    fn vectors_compute_what_plain_loops_compute() {
+        for seed in 0..50u32 {
+            let byte = |i: u32| (i.wrapping_mul(2_654_435_761).wrapping_add(seed * 40_503) >> 13) as u8;
+            let bytes: [u8; 32] = std::array::from_fn(|i| byte(i as u32));
+            let more: [u8; 32] = std::array::from_fn(|i| byte(i as u32 + 77));
+            let signed = more.map(|x| x as i8);
+            let bits = byte(3).into();
+            assert_eq!(check!(vector, &bytes, &more, bits, &signed), check!(plain, &bytes, &more, bits, &signed));
+        }
+    }
+}
