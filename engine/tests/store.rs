@@ -73,17 +73,21 @@ fn without_recall_a_store_changes_nothing() {
     }
 }
 
-#[test]
-fn a_question_brings_its_passage_back_and_keeps_it_for_the_turn() {
-    let model = common::starter();
-    let encode = |text: &str| model.tokenizer.encode(text, Special::AsText);
+/// A document that states a fact, where it states it, and a question for it.
+fn lighthouse() -> (Vec<u32>, std::ops::Range<u32>, Vec<u32>) {
+    let encode = |text: &str| common::starter().tokenizer.encode(text, Special::AsText);
     let novel = common::novel();
     let fact = "The password of the old lighthouse is seven-three-green-otter.";
     let text = format!("{}\n\n{fact}\n\n{}", &novel[..2_000], &novel[2_000..7_000]);
     let before = encode(&format!("{}\n\n", &novel[..2_000])).len() as u32;
     let passage = before..before + encode(fact).len() as u32;
     let question = encode("\n\nQuestion: What is the password of the old lighthouse?\nAnswer: The password is");
+    (encode(&text), passage, question)
+}
 
+#[test]
+fn a_question_brings_its_passage_back_and_keeps_it_for_the_turn() {
+    let (document, passage, question) = lighthouse();
     // The lowest layers bring nothing back.
     let hot = |context: &Context| -> usize {
         let positions = context.cache().positions();
@@ -94,7 +98,7 @@ fn a_question_brings_its_passage_back_and_keeps_it_for_the_turn() {
             .sum()
     };
     let mut context = context(&options(160));
-    context.prefill(&encode(&text)).unwrap();
+    context.prefill(&document).unwrap();
     let left = hot(&context);
     let ask = context.cache().n_seen();
     context.read(&question, Some(ask), &mut |_| Ok(true)).unwrap();
@@ -114,13 +118,9 @@ fn a_question_brings_its_passage_back_and_keeps_it_for_the_turn() {
 
 #[test]
 fn a_question_attends_to_what_it_brought_back() {
-    let model = common::starter();
-    let encode = |text: &str| model.tokenizer.encode(text, Special::AsText);
-    let novel = common::novel();
-    let fact = "The password of the old lighthouse is seven-three-green-otter.";
-    let document = encode(&format!("{}\n\n{fact}\n\n{}", &novel[..2_000], &novel[2_000..7_000]));
-    let question = encode("\n\nQuestion: What is the password of the old lighthouse?\nAnswer: The password is");
-    let other = encode(&novel[7_000..8_000]);
+    let (document, _, question) = lighthouse();
+    let encode = |text: &str| common::starter().tokenizer.encode(text, Special::AsText);
+    let other = encode(&common::novel()[7_000..8_000]);
     let answer = |policy, recall, prefill, between: &[u32]| {
         let mut context = context(&CacheOptions { policy, recall, prefill, ..options(160) });
         context.prefill(&document).unwrap();

@@ -70,22 +70,23 @@ pub fn probe(
         Reduce::Max => vec![f32::NEG_INFINITY; n],
     };
     // Every key is widened once for as many queries as the cap allows.
-    let block = (BLOCK_BYTES / (n.next_multiple_of(TILE) * size_of::<f32>())).clamp(1, rows);
-    let mut logits = vec![0f32; block * n.next_multiple_of(TILE)];
+    let scale = 1.0 / (d as f32).sqrt();
+    let tiles = n.div_ceil(TILE);
+    let block = (BLOCK_BYTES / (tiles * TILE * size_of::<f32>())).clamp(1, rows);
+    let mut logits = vec![0f32; block * tiles * TILE];
     for first in (0..rows).step_by(block) {
         let here = block.min(rows - first);
         let q = &q[first * d..(first + here) * d];
         let seen: Vec<usize> = (first..first + here).map(|row| visible(row).clamp(1, n)).collect();
         // Of each tile, [here, TILE], and of each of its rows the largest and the sum of e to what is less.
-        let tiles = logits.par_chunks_mut(here * TILE).take(n.div_ceil(TILE));
-        let parts: Vec<Vec<(f32, f32)>> = tiles
+        let parts: Vec<Vec<(f32, f32)>> = logits[..here * tiles * TILE]
+            .par_chunks_mut(here * TILE)
             .enumerate()
             .map_init(
                 || vec![0f32; TILE * d],
                 |wide, (tile, logits)| {
                     let some = TILE.min(n - tile * TILE);
                     keys.widen(tile * TILE, &mut wide[..some * d]);
-                    let scale = 1.0 / (d as f32).sqrt();
                     // SAFETY: q is here × d, wide holds some × d, logits is here × TILE and belongs to this task.
                     unsafe {
                         let dst = (logits.as_mut_ptr(), TILE);

@@ -459,7 +459,7 @@ impl Cache {
         self.pinned.iter().map(|range| (range.start, range.end)).collect()
     }
 
-    /// The passages that the current turn recalled, those with most entries first.
+    /// The passages that the current turn recalled, those that most heads agree on first.
     pub fn passages(&self) -> Vec<Recalled> {
         recall::passages(&self.recalled)
     }

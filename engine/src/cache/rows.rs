@@ -325,6 +325,17 @@ impl HostRows {
     }
 }
 
+/// Moves rows `slots` of width `d` to the front, and says how many they are.
+fn to_front<T: Copy>(rows: &mut [T], slots: impl Iterator<Item = usize>, d: usize) -> usize {
+    let mut kept = 0;
+    for from in slots {
+        // Slots ascend, so a row only ever moves forward, over rows that are no longer needed.
+        rows.copy_within(from * d..(from + 1) * d, kept * d);
+        kept += 1;
+    }
+    kept
+}
+
 /// Moves the kept rows of every KV head to its front, in place.
 struct MoveRows<'a> {
     slots: &'a [Vec<u32>],
@@ -336,10 +347,7 @@ impl MoveRows<'_> {
     fn run<T: Copy>(&self, rows: &mut [T]) {
         let d = self.width;
         for (head, rows) in rows.chunks_exact_mut(self.capacity * d).enumerate() {
-            for (to, &from) in self.slots[head].iter().enumerate() {
-                // Slots ascend, so a row only ever moves forward, over rows that are no longer needed.
-                rows.copy_within(from as usize * d..(from as usize + 1) * d, to * d);
-            }
+            to_front(rows, self.slots[head].iter().map(|&slot| slot as usize), d);
         }
     }
 }
@@ -376,11 +384,7 @@ impl MergeRows<'_> {
             let more = &more[head * of_head..(head + 1) * of_head];
             // The kept rows first close their ranks at the front, then the last go to their places first: no row is
             // written over before it has moved.
-            let mut kept = 0;
-            for from in picks.iter().map(|&pick| pick as usize).filter(|&pick| pick < self.used) {
-                rows.copy_within(from * d..(from + 1) * d, kept * d);
-                kept += 1;
-            }
+            let mut kept = to_front(rows, picks.iter().map(|&pick| pick as usize).filter(|&pick| pick < self.used), d);
             for (to, &pick) in picks.iter().enumerate().rev() {
                 if kept == to + 1 {
                     break;

@@ -11,6 +11,9 @@ pub const PART: usize = 32;
 /// Most parts of a block.
 pub const MOST_PARTS: usize = 8;
 
+/// Scales and offsets of a block's parts; past the last they mean nothing.
+pub type Scales = ([f32; MOST_PARTS], [f32; MOST_PARTS]);
+
 /// A packed block of one format.
 pub trait Format: Copy + Send + Sync {
     /// Parts in a block.
@@ -19,11 +22,17 @@ pub trait Format: Copy + Send + Sync {
     /// Whether there are offsets at all.
     const OFFSETS: bool;
 
-    /// Scales and offsets of the parts; past the last they mean nothing.
-    fn scales(&self) -> ([f32; MOST_PARTS], [f32; MOST_PARTS]);
+    /// Scales and offsets of the parts.
+    fn scales(&self) -> Scales;
 
     /// Hands out the number and the integers of each part.
     fn each(&self, f: impl FnMut(usize, Words));
+}
+
+/// One scale and one offset for all parts.
+#[inline(always)]
+fn alike(scale: f16, offset: f16) -> Scales {
+    ([scale.to_f32(); MOST_PARTS], [offset.to_f32(); MOST_PARTS])
 }
 
 #[derive(Clone, Copy)]
@@ -38,8 +47,8 @@ impl Format for Q4_0 {
     const OFFSETS: bool = false;
 
     #[inline(always)]
-    fn scales(&self) -> ([f32; MOST_PARTS], [f32; MOST_PARTS]) {
-        ([self.d.to_f32(); MOST_PARTS], [0.0; MOST_PARTS])
+    fn scales(&self) -> Scales {
+        alike(self.d, f16::ZERO)
     }
 
     #[inline(always)]
@@ -61,8 +70,8 @@ impl Format for Q4_1 {
     const OFFSETS: bool = true;
 
     #[inline(always)]
-    fn scales(&self) -> ([f32; MOST_PARTS], [f32; MOST_PARTS]) {
-        ([self.d.to_f32(); MOST_PARTS], [self.m.to_f32(); MOST_PARTS])
+    fn scales(&self) -> Scales {
+        alike(self.d, self.m)
     }
 
     #[inline(always)]
@@ -84,8 +93,8 @@ impl Format for Q5_0 {
     const OFFSETS: bool = false;
 
     #[inline(always)]
-    fn scales(&self) -> ([f32; MOST_PARTS], [f32; MOST_PARTS]) {
-        ([self.d.to_f32(); MOST_PARTS], [0.0; MOST_PARTS])
+    fn scales(&self) -> Scales {
+        alike(self.d, f16::ZERO)
     }
 
     #[inline(always)]
@@ -108,8 +117,8 @@ impl Format for Q5_1 {
     const OFFSETS: bool = true;
 
     #[inline(always)]
-    fn scales(&self) -> ([f32; MOST_PARTS], [f32; MOST_PARTS]) {
-        ([self.d.to_f32(); MOST_PARTS], [self.m.to_f32(); MOST_PARTS])
+    fn scales(&self) -> Scales {
+        alike(self.d, self.m)
     }
 
     #[inline(always)]
@@ -130,8 +139,8 @@ impl Format for Q8_0 {
     const OFFSETS: bool = false;
 
     #[inline(always)]
-    fn scales(&self) -> ([f32; MOST_PARTS], [f32; MOST_PARTS]) {
-        ([self.d.to_f32(); MOST_PARTS], [0.0; MOST_PARTS])
+    fn scales(&self) -> Scales {
+        alike(self.d, f16::ZERO)
     }
 
     #[inline(always)]
@@ -142,7 +151,7 @@ impl Format for Q8_0 {
 
 /// The scales and offsets of a Q4_K or Q5_K block: 6 bits each, the upper two of the last four apart.
 #[inline(always)]
-fn scales_and_mins(d: f16, dmin: f16, packed: &[u8; 12]) -> ([f32; MOST_PARTS], [f32; MOST_PARTS]) {
+fn scales_and_mins(d: f16, dmin: f16, packed: &[u8; 12]) -> Scales {
     let (d, dmin) = (d.to_f32(), -dmin.to_f32());
     let word = |at: usize| u32::from_le_bytes([packed[at], packed[at + 1], packed[at + 2], packed[at + 3]]);
     let (first, second, third) = (word(0), word(4), word(8));
@@ -153,6 +162,16 @@ fn scales_and_mins(d: f16, dmin: f16, packed: &[u8; 12]) -> ([f32; MOST_PARTS], 
     let scales = bytes(first & LOW_SIX, (third & LOW_FOUR) | (first >> 6 & LOW_TWO) << 4);
     let mins = bytes(second & LOW_SIX, (third >> 4 & LOW_FOUR) | (second >> 6 & LOW_TWO) << 4);
     (scales.map(|x| d * f32::from(x)), mins.map(|x| dmin * f32::from(x)))
+}
+
+/// The four bits of each weight of a Q4_K or Q5_K block, by part.
+#[inline(always)]
+fn each_nibble(qs: &[u8; 128], mut f: impl FnMut(usize, Bytes)) {
+    for (j, both) in qs.as_chunks().0.iter().enumerate() {
+        let both = Bytes::load(both);
+        f(2 * j, both.low());
+        f(2 * j + 1, both.high());
+    }
 }
 
 #[derive(Clone, Copy)]
@@ -169,17 +188,13 @@ impl Format for Q4K {
     const OFFSETS: bool = true;
 
     #[inline(always)]
-    fn scales(&self) -> ([f32; MOST_PARTS], [f32; MOST_PARTS]) {
+    fn scales(&self) -> Scales {
         scales_and_mins(self.d, self.dmin, &self.scales)
     }
 
     #[inline(always)]
     fn each(&self, mut f: impl FnMut(usize, Words)) {
-        for (j, both) in self.qs.as_chunks().0.iter().enumerate() {
-            let both = Bytes::load(both);
-            f(2 * j, both.low().words());
-            f(2 * j + 1, both.high().words());
-        }
+        each_nibble(&self.qs, |i, low| f(i, low.words()));
     }
 }
 
@@ -198,18 +213,14 @@ impl Format for Q5K {
     const OFFSETS: bool = true;
 
     #[inline(always)]
-    fn scales(&self) -> ([f32; MOST_PARTS], [f32; MOST_PARTS]) {
+    fn scales(&self) -> Scales {
         scales_and_mins(self.d, self.dmin, &self.scales)
     }
 
     #[inline(always)]
     fn each(&self, mut f: impl FnMut(usize, Words)) {
         let high = Bytes::load(&self.qh);
-        for (j, both) in self.qs.as_chunks().0.iter().enumerate() {
-            let both = Bytes::load(both);
-            f(2 * j, both.low().plus_sixteens_at(high, 2 * j as u32).words());
-            f(2 * j + 1, both.high().plus_sixteens_at(high, 2 * j as u32 + 1).words());
-        }
+        each_nibble(&self.qs, |i, low| f(i, low.plus_sixteens_at(high, i as u32).words()));
     }
 }
 
@@ -227,8 +238,8 @@ impl Format for Q6K {
     const OFFSETS: bool = false;
 
     #[inline(always)]
-    fn scales(&self) -> ([f32; MOST_PARTS], [f32; MOST_PARTS]) {
-        ([self.d.to_f32(); MOST_PARTS], [0.0; MOST_PARTS])
+    fn scales(&self) -> Scales {
+        alike(self.d, f16::ZERO)
     }
 
     #[inline(always)]

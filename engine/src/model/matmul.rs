@@ -269,32 +269,50 @@ mod tests {
 
     use super::*;
 
+    /// Numbers from -1 to 1 that are the same every time.
+    fn numbers(n: usize, mut state: u64) -> Vec<f32> {
+        let next = || {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 40) as f32 / (1 << 23) as f32 - 1.0
+        };
+        std::iter::repeat_with(next).take(n).collect()
+    }
+
     #[test]
     fn products_equal_those_with_the_dequantized_matrix() {
         let device = &Device::Cpu;
-        for (dtype, n_in) in [
-            (GgmlDType::Q4_0, 96),
-            (GgmlDType::Q4_1, 576),
-            (GgmlDType::Q5_0, 96),
-            (GgmlDType::Q5_1, 96),
-            (GgmlDType::Q8_0, 96),
-            (GgmlDType::Q4K, 512),
-            (GgmlDType::Q5K, 256),
-            (GgmlDType::Q6K, 512),
+        for (dtype, offsets, n_in) in [
+            (GgmlDType::Q4_0, false, 96),
+            (GgmlDType::Q4_1, true, 576),
+            (GgmlDType::Q5_0, false, 96),
+            (GgmlDType::Q5_1, true, 96),
+            (GgmlDType::Q8_0, false, 1_120),
+            (GgmlDType::Q4K, true, 512),
+            (GgmlDType::Q5K, true, 256),
+            (GgmlDType::Q6K, false, 1_280),
         ] {
             for (n, n_out) in [(1, 3), (1, 131), (2, 131), (3, 70), (24, 64)] {
-                let weight = Tensor::rand(-1f32, 1f32, (n_out, n_in), device).unwrap();
+                let weight = Tensor::from_vec(numbers(n_out * n_in, 5), (n_out, n_in), device).unwrap();
                 let weight = QTensor::quantize(&weight, dtype).unwrap();
+                let mut x = numbers(n * n_in, 77);
                 // An outlier must not cost the others their precision.
-                let mut x: Vec<f32> = Tensor::rand(-1f32, 1f32, n * n_in, device).unwrap().to_vec1().unwrap();
                 x[7] = 300.0;
                 let got = matmul(dtype, &weight.data().unwrap(), &x, n_in, n_out).unwrap();
-                let x = Tensor::from_vec(x, (n, n_in), device).unwrap();
-                let want = x.matmul(&weight.dequantize(device).unwrap().t().unwrap()).unwrap();
-                let want: Vec<f32> = want.flatten_all().unwrap().to_vec1().unwrap();
-                for (at, (got, want)) in got.iter().zip(want).enumerate() {
-                    let scale = if at < n_out { 300.0 } else { 1.0 };
-                    assert!((got - want).abs() < 2e-3 * scale, "{dtype:?} {n}×{n_out}: {got} is not {want}");
+                let plain = weight.dequantize(device).unwrap().flatten_all().unwrap().to_vec1::<f32>().unwrap();
+                for (at, got) in got.iter().enumerate() {
+                    let (x, w) = (&x[at / n_out * n_in..][..n_in], &plain[at % n_out * n_in..][..n_in]);
+                    let want: f64 = x.iter().zip(w).map(|(&x, &w)| f64::from(x) * f64::from(w)).sum();
+                    // Rounding to a step of each part is all that may be lost: six standard deviations of it.
+                    let lost = |(x, w): (&[f32], &[f32])| {
+                        let most = x.iter().fold(0f32, |most, x| most.max(x.abs()));
+                        let step = f64::from(most) / f64::from(i16::MAX);
+                        // What is added apart, as an offset, takes the activations as they are.
+                        let apart = if offsets { w.iter().copied().fold(0.0, f32::min) } else { 0.0 };
+                        step * step / 12.0 * w.iter().map(|w| f64::from(w - apart).powi(2)).sum::<f64>()
+                    };
+                    let variance: f64 = x.chunks(PART).zip(w.chunks(PART)).map(lost).sum();
+                    let (off, most) = ((f64::from(*got) - want).abs(), 6.0 * variance.sqrt() + 1e-6 * want.abs());
+                    assert!(off <= most, "{dtype:?} {n}×{n_out}: {got} is {off:e} from {want}, over {most:e}");
                 }
             }
         }
