@@ -46,7 +46,7 @@ pub struct CacheArgs {
     #[arg(long, default_value = "auto", value_parser = named::<PrefillMode>(&["auto", "exact", "streaming"]))]
     pub prefill: PrefillMode,
     /// Whether each question brings back what it asks for
-    #[arg(long, value_name = "on|off", default_value = "on", value_parser = on_off())]
+    #[arg(long, value_name = "on|off", default_value = "on", action = clap::ArgAction::Set, value_parser = on_off())]
     pub recall: bool,
     /// Share of the budget that a question may bring back
     #[arg(long, value_name = "X", default_value_t = CacheOptions::default().recall_share)]

@@ -1,10 +1,13 @@
 //! `cistern bench`
 
+mod bandwidth;
+
 use std::io::Write;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
+use engine::cache::bytes_per_token;
 use engine::context::Context;
 use engine::error::Error;
 use engine::model::Model;
@@ -14,8 +17,9 @@ use serde::Serialize;
 
 use crate::args::{self, Budget, ModelArgs};
 use crate::failure::Failure;
+use crate::plot::{self, Panel, Point, Series};
 use crate::progress::{Line, bytes};
-use crate::{memory, open, output, plot};
+use crate::{memory, open, output};
 
 /// What is read: real text, repeated to the length asked for.
 const TEXT: &str = include_str!("../../docs/guide/guide.typ");
@@ -50,6 +54,9 @@ pub struct Args {
     /// How keys and values are held
     #[arg(long, default_value = "f16", value_parser = args::named::<KvType>(&args::KV_TYPES))]
     kv: KvType,
+    /// Whether the host's memory holds every entry, for recall
+    #[arg(long, value_name = "on|off", default_value = "on", action = clap::ArgAction::Set, value_parser = args::on_off())]
+    recall: bool,
     /// How a long prompt is read; `auto` may take either
     #[arg(long, default_value = "auto", value_parser = args::named::<PrefillMode>(&["auto", "exact", "streaming"]))]
     prefill: PrefillMode,
@@ -59,7 +66,7 @@ pub struct Args {
     /// Print one JSON object
     #[arg(long)]
     json: bool,
-    /// Draw the speed of writing over the context into an SVG file
+    /// Draw speed and memory over the context into an SVG file
     #[arg(long, value_name = "FILE")]
     plot: Option<PathBuf>,
 }
@@ -69,36 +76,45 @@ struct Output {
     model: String,
     quantization: String,
     device: String,
+    threads: usize,
+    /// Seconds from the program's start to an open model.
+    open_s: f64,
+    /// Seconds from the program's start to its first token, after a prompt of one token.
+    first_token_s: f64,
+    /// Weights that every token reads.
+    weight_bytes: u64,
+    /// Bytes a second that all threads together read from memory.
+    read_bandwidth: Spread,
     r#gen: u32,
     rows: Vec<Row>,
 }
 
 /// The runs of one combination.
 #[derive(Serialize)]
-pub struct Row {
-    /// Name of the policy.
-    pub policy: PolicyName,
+struct Row {
+    policy: PolicyName,
     /// Tokens, or `null` for automatic; `full` has none.
-    pub budget: Option<u32>,
+    budget: Option<u32>,
     /// Tokens that were read.
-    pub context: u32,
+    context: u32,
     prefill_tok_s: Option<Spread>,
     /// Tokens a second while writing.
-    pub decode_tok_s: Spread,
+    decode_tok_s: Spread,
+    /// Bytes that writing a token reads, weights and hot entries, in a second: as a share of what memory can do.
+    roofline: Spread,
     hot_bytes: Spread,
     hot_peak: Spread,
+    /// Bytes by which the process grew, once the tokens were written.
+    allocated: Option<Spread>,
     rss_peak: Option<Spread>,
 }
 
 /// What several runs measured.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct Spread {
-    /// Least.
-    pub min: f64,
-    /// In the middle.
-    pub median: f64,
-    /// Most.
-    pub max: f64,
+struct Spread {
+    min: f64,
+    median: f64,
+    max: f64,
 }
 
 impl Spread {
@@ -113,16 +129,28 @@ impl Spread {
         };
         Some(Self { min: values[0], median, max: values[values.len() - 1] })
     }
+
+    fn per(self, unit: f64) -> Self {
+        Self { min: self.min / unit, median: self.median / unit, max: self.max / unit }
+    }
 }
 
 /// Runs the command.
 pub fn run(args: &Args) -> Result<(), Failure> {
+    let started = Instant::now();
     open::set_threads(&args.model);
     let model = open::model(&args.model)?;
+    let open_s = started.elapsed().as_secs_f64();
     let cases = cases(args);
+    // Also brings the weights into memory.
+    measure(&model, &cases[0].0, 1, 1)?;
+    let first_token_s = started.elapsed().as_secs_f64();
+
+    let mut bandwidths = Vec::new();
     let mut runs: Vec<Vec<Run>> = cases.iter().map(|_| Vec::new()).collect();
     let line = Line::new();
     for rep in 0..args.reps {
+        bandwidths.push(bandwidth::read());
         for (i, (options, context)) in cases.iter().enumerate() {
             line.set(&format!("Run {} of {} …", rep as usize * cases.len() + i + 1, args.reps as usize * cases.len()));
             runs[i].push(measure(&model, options, *context, args.r#gen)?);
@@ -130,20 +158,25 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     }
     line.clear();
 
-    let rows: Vec<_> = cases.iter().zip(&runs).filter_map(|(case, runs)| row(case, runs)).collect();
-    if let Some(path) = &args.plot {
-        plot::decode_speed(&rows, &model.name)
-            .map_err(std::io::Error::other)
-            .and_then(|svg| std::fs::write(path, svg))
-            .map_err(|source| Failure::Write { path: path.clone(), source })?;
-    }
+    let Some(read_bandwidth) = Spread::of(bandwidths.into_iter()) else { return Ok(()) };
     let measured = Output {
         model: model.name.clone(),
         quantization: model.quantization.clone(),
         device: engine::device::describe(model.device()).name,
+        threads: engine::device::threads(),
+        open_s,
+        first_token_s,
+        weight_bytes: model.step_bytes(),
+        read_bandwidth,
         r#gen: args.r#gen,
-        rows,
+        rows: cases.iter().zip(&runs).filter_map(|(case, runs)| row(case, runs, read_bandwidth.median)).collect(),
     };
+    if let Some(path) = &args.plot {
+        draw(&measured)
+            .map_err(std::io::Error::other)
+            .and_then(|svg| std::fs::write(path, svg))
+            .map_err(|source| Failure::Write { path: path.clone(), source })?;
+    }
     match args.json {
         true => output::json(&measured),
         false => print(&mut std::io::stdout().lock(), &measured),
@@ -163,6 +196,8 @@ fn cases(args: &Args) -> Vec<(CacheOptions, u32)> {
                     chunk: args.chunk,
                     kv: args.kv,
                     prefill: args.prefill,
+                    recall: args.recall,
+                    store_limit: (!args.recall).then_some(0),
                     ..CacheOptions::default()
                 };
                 cases.push((options, context));
@@ -175,8 +210,11 @@ fn cases(args: &Args) -> Vec<(CacheOptions, u32)> {
 struct Run {
     prefill_tok_s: Option<f64>,
     decode_tok_s: f64,
+    /// Bytes that writing a token read, on average.
+    step_bytes: f64,
     hot_bytes: u64,
     hot_peak: u64,
+    allocated: Option<u64>,
     rss_peak: Option<u64>,
 }
 
@@ -185,48 +223,97 @@ fn measure(model: &Arc<Model>, options: &CacheOptions, n: u32, generate: u32) ->
     let text = tokenizer.encode(TEXT, Special::AsText);
     // At context 0 something has to come first all the same: one token.
     let ids: Vec<u32> = tokenizer.bos().into_iter().chain(text.into_iter().cycle()).take(n.max(1) as usize).collect();
+    memory::trim();
     memory::reset_rss_peak();
+    let allocated = memory::rss_allocated();
     let mut context = Context::new(model.clone(), options)?;
     let started = Instant::now();
     let mut logits = context.prefill(&ids)?;
     let prefill_s = started.elapsed().as_secs_f64();
 
+    let entry_bytes = bytes_per_token(&model.config, options.kv);
+    let mut entries = 0;
     let started = Instant::now();
     for _ in 0..generate {
         let next = logits.argmax(0).and_then(|id| id.to_scalar()).map_err(Error::from)?;
         logits = context.step(next)?;
+        entries += u64::from(context.cache().hot_entries());
     }
     // The last result may still be on its way on a GPU.
     logits.argmax(0).and_then(|id| id.to_scalar::<u32>()).map_err(Error::from)?;
     let decode_s = started.elapsed().as_secs_f64();
+    memory::trim();
+    let grown = |before: u64| Some(memory::rss_allocated()?.saturating_sub(before));
     Ok(Run {
         prefill_tok_s: (n > 0).then(|| f64::from(n) / prefill_s),
         decode_tok_s: f64::from(generate) / decode_s,
+        step_bytes: model.step_bytes() as f64 + (entries * entry_bytes) as f64 / f64::from(generate),
         hot_bytes: context.cache().bytes(),
         hot_peak: context.cache().state().hot_peak_bytes,
+        allocated: allocated.and_then(grown),
         rss_peak: memory::rss_peak(),
     })
 }
 
-fn row((options, context): &(CacheOptions, u32), runs: &[Run]) -> Option<Row> {
+fn row((options, context): &(CacheOptions, u32), runs: &[Run], bandwidth: f64) -> Option<Row> {
+    let bytes = |of: fn(&Run) -> Option<u64>| Spread::of(runs.iter().filter_map(|run| Some(of(run)? as f64)));
     Some(Row {
         policy: options.policy,
         budget: options.budget,
         context: *context,
         prefill_tok_s: Spread::of(runs.iter().filter_map(|run| run.prefill_tok_s)),
         decode_tok_s: Spread::of(runs.iter().map(|run| run.decode_tok_s))?,
-        hot_bytes: Spread::of(runs.iter().map(|run| run.hot_bytes as f64))?,
-        hot_peak: Spread::of(runs.iter().map(|run| run.hot_peak as f64))?,
-        rss_peak: Spread::of(runs.iter().filter_map(|run| run.rss_peak.map(|bytes| bytes as f64))),
+        roofline: Spread::of(runs.iter().map(|run| run.step_bytes * run.decode_tok_s / bandwidth))?,
+        hot_bytes: bytes(|run| Some(run.hot_bytes))?,
+        hot_peak: bytes(|run| Some(run.hot_peak))?,
+        allocated: bytes(|run| run.allocated),
+        rss_peak: bytes(|run| run.rss_peak),
     })
+}
+
+/// Speed and memory over the context, one line for each policy and budget.
+fn draw(output: &Output) -> Result<String, String> {
+    let series = |of: &dyn Fn(&Row) -> Option<Spread>| -> Vec<Series> {
+        let mut all: Vec<Series> = Vec::new();
+        for row in &output.rows {
+            let Some(Spread { min, median, max }) = of(row) else { continue };
+            let point = Point { x: row.context.into(), y: median, min, max };
+            let name = match (row.policy, row.budget) {
+                (PolicyName::Full, _) => "full".to_owned(),
+                (policy, None) => format!("{}, budget auto", policy.as_str()),
+                (policy, Some(budget)) => format!("{}, budget {budget}", policy.as_str()),
+            };
+            match all.iter_mut().find(|series| series.name == name) {
+                Some(series) => series.points.push(point),
+                None => all.push(Series { name, points: vec![point] }),
+            }
+        }
+        all.iter_mut().for_each(|series| series.points.sort_by(|a, b| a.x.total_cmp(&b.x)));
+        all
+    };
+    let panels = [
+        Panel { y: "writing (tok/s)", series: series(&|row| Some(row.decode_tok_s)) },
+        Panel { y: "reading (tok/s)", series: series(&|row| row.prefill_tok_s) },
+        Panel { y: "hot cache (MB)", series: series(&|row| Some(row.hot_bytes.per(1e6))) },
+    ];
+    let title = format!("{} {} on {}", output.model, output.quantization, output.device);
+    plot::panels(&title, "tokens of context", &panels)
 }
 
 fn print(out: &mut impl Write, output: &Output) -> Result<(), Failure> {
     writeln!(out, "{} {} on {}, median (min–max)", output.model, output.quantization, output.device)?;
     writeln!(
         out,
-        "{:>8}  {:<10} {:>7}  {:>22}  {:>20}  {:>9}  {:>9}",
-        "Context", "Policy", "Budget", "Prefill tok/s", "Decode tok/s", "KV", "RSS peak"
+        "Open after {:.2} s, first token after {:.2} s. A token reads {} of weights; memory reads {} a second.",
+        output.open_s,
+        output.first_token_s,
+        bytes(output.weight_bytes),
+        bytes(output.read_bandwidth.median as u64),
+    )?;
+    writeln!(
+        out,
+        "{:>8}  {:<10} {:>7}  {:>22}  {:>20}  {:>8}  {:>9}  {:>9}",
+        "Context", "Policy", "Budget", "Prefill tok/s", "Decode tok/s", "Roofline", "KV", "RSS peak"
     )?;
     for row in &output.rows {
         let budget = match (row.policy, row.budget) {
@@ -236,11 +323,12 @@ fn print(out: &mut impl Write, output: &Output) -> Result<(), Failure> {
         };
         writeln!(
             out,
-            "{:>8}  {:<10} {budget:>7}  {:>22}  {:>20}  {:>9}  {:>9}",
+            "{:>8}  {:<10} {budget:>7}  {:>22}  {:>20}  {:>7.0}%  {:>9}  {:>9}",
             row.context,
             row.policy.as_str(),
             spread(row.prefill_tok_s),
             spread(Some(row.decode_tok_s)),
+            row.roofline.median * 100.0,
             bytes(row.hot_bytes.median as u64),
             row.rss_peak.map_or("unknown".to_owned(), |rss| bytes(rss.median as u64)),
         )?;

@@ -1,16 +1,37 @@
-//! Peak memory of this process.
+//! Resident memory of this process; `None` where the system does not tell.
 
-/// Most bytes that were ever resident; `None` where the system does not tell.
+/// Most bytes that were ever resident.
 pub fn rss_peak() -> Option<u64> {
+    status("VmHWM:")
+}
+
+/// Bytes that are resident now and are not a file's, such as the weights: what was allocated.
+pub fn rss_allocated() -> Option<u64> {
+    status("RssAnon:")
+}
+
+fn status(name: &str) -> Option<u64> {
     #[cfg(target_os = "linux")]
     {
         let status = std::fs::read_to_string("/proc/self/status").ok()?;
-        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+        let line = status.lines().find_map(|line| line.strip_prefix(name))?;
         let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
         Some(kib * 1024)
     }
     #[cfg(not(target_os = "linux"))]
-    None
+    {
+        let _ = name;
+        None
+    }
+}
+
+/// Gives freed memory back to the system, where the allocator would keep it.
+pub fn trim() {
+    #[cfg(all(target_os = "linux", target_env = "gnu"))]
+    // SAFETY: it may be called at any time from any thread.
+    unsafe {
+        libc::malloc_trim(0);
+    }
 }
 
 /// Starts [`rss_peak`] anew from what is resident now, where the system can.
@@ -30,5 +51,6 @@ mod tests {
         let block = vec![1u8; 64 << 20];
         let after = rss_peak().unwrap();
         assert!(after >= before && after > block.len() as u64, "{before} {after}");
+        assert!(rss_allocated().unwrap() >= block.len() as u64);
     }
 }

@@ -129,6 +129,14 @@ fn ask_reads_a_document_once_and_answers_each_question_within_the_budget() {
 }
 
 #[test]
+fn recall_can_be_switched_off_and_on() {
+    for recall in ["off", "on"] {
+        let out = json(&["ask", "--ask", "Say yes.", "--recall", recall, "--max-tokens", "4", "--json"]);
+        assert_eq!(out["answers"][0]["tokens"], 4, "{out}");
+    }
+}
+
+#[test]
 fn bench_measures_every_combination_and_draws_it() {
     let folder = tempfile::tempdir().unwrap();
     let plot = folder.path().join("speed.svg");
@@ -155,7 +163,12 @@ fn bench_measures_every_combination_and_draws_it() {
         let [min, median, max] = ["min", "median", "max"].map(|key| speed[key].as_f64().unwrap());
         assert!(0.0 < min && min <= median && median <= max, "{row}");
         assert_eq!(row["prefill_tok_s"].is_null(), row["context"] == 0);
+        assert!(row["roofline"]["median"].as_f64().unwrap() > 0.0, "{row}");
     }
+    let [open, first] = ["open_s", "first_token_s"].map(|key| out[key].as_f64().unwrap());
+    assert!(0.0 < open && open < first, "{open} {first}");
+    let (weights, file) = (out["weight_bytes"].as_f64().unwrap(), 98_362_432.0);
+    assert!(weights > 0.9 * file && weights < file, "a token reads every weight: {weights}");
     let hot = |i: usize| rows[i]["hot_bytes"]["median"].as_f64().unwrap();
     assert!(hot(3) < hot(2), "the window holds less than everything");
     let svg = std::fs::read_to_string(plot).unwrap();

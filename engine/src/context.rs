@@ -37,7 +37,7 @@ pub struct Progress<'a> {
 }
 
 /// Hears how a prefill goes; where it answers `false`, the prefill ends.
-pub type Watch<'a> = &'a mut dyn FnMut(Progress<'_>) -> Result<bool>;
+pub type Watch<'a> = &'a mut (dyn FnMut(Progress<'_>) -> Result<bool> + Send);
 
 /// Tokens that have been through a model, and what its cache still holds of them.
 pub struct Context {
@@ -108,6 +108,10 @@ impl Context {
     /// # Errors
     /// [`Error::Empty`] without ids, [`Error::Stopped`], or when the device fails.
     pub fn read(&mut self, ids: &[u32], ask: Option<u32>, watch: Watch) -> Result<Tensor> {
+        device::computing(|| self.read_here(ids, ask, watch))
+    }
+
+    fn read_here(&mut self, ids: &[u32], ask: Option<u32>, watch: Watch) -> Result<Tensor> {
         self.cache.begin_turn();
         self.since_recall = 0;
         let (start, n) = (self.cache.n_seen(), ids.len() as u32);
@@ -159,6 +163,10 @@ impl Context {
     /// # Errors
     /// When the device fails.
     pub fn step(&mut self, id: u32) -> Result<Tensor> {
+        device::computing(|| self.step_here(id))
+    }
+
+    fn step_here(&mut self, id: u32) -> Result<Tensor> {
         self.cache.set_phase(Phase::Decode);
         self.since_recall += 1;
         let due = self.cache.options().recall_every.is_some_and(|every| self.since_recall.is_multiple_of(every));

@@ -21,11 +21,22 @@ pub fn pick() -> Device {
 /// For people and for the protocol.
 pub fn describe(device: &Device) -> protocol::Device {
     let (kind, name) = match device {
-        Device::Cpu => ("cpu", format!("CPU, {} threads", rayon::current_num_threads())),
+        Device::Cpu => ("cpu", format!("CPU, {} threads", threads())),
         Device::Cuda(_) => ("cuda", "NVIDIA GPU".to_owned()),
         Device::Metal(_) => ("metal", "Apple GPU".to_owned()),
     };
     protocol::Device { kind: kind.into(), name }
+}
+
+/// Threads that compute on the CPU.
+pub fn threads() -> usize {
+    rayon::current_num_threads()
+}
+
+/// Runs `work` on one of the threads that compute: what it shares out then costs no change to another thread, of
+/// which a token would take hundreds.
+pub fn computing<T: Send>(work: impl FnOnce() -> T + Send) -> T {
+    rayon::scope(|_| work())
 }
 
 /// Free bytes on the device, other programs counted; `None` where they cannot be read.

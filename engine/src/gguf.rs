@@ -3,13 +3,16 @@
 use std::fs::File;
 use std::io::{BufReader, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use candle_core::Device;
 use candle_core::quantized::gguf_file::{Content, Value};
 use candle_core::quantized::{GgmlDType, QTensor};
+use memmap2::Mmap;
 use sha2::{Digest, Sha256};
 
 use crate::error::{Error, Result};
+use crate::model::mapped;
 
 /// Samples of the weights in a fingerprint, and bytes of each.
 const SAMPLES: u64 = 64;
@@ -19,6 +22,7 @@ const SAMPLE_BYTES: u64 = 4096;
 pub struct Gguf {
     path: PathBuf,
     file: BufReader<File>,
+    map: Arc<Mmap>,
     content: Content,
 }
 
@@ -45,7 +49,11 @@ impl Gguf {
                 return Err(Error::NotGguf { path: path.to_owned(), reason });
             }
         }
-        Ok(Self { path: path.to_owned(), file, content })
+        // SAFETY: packed weights have no invalid values, so that a file that another program writes to can make
+        // the model talk nonsense, no more. One that is cut short ends the process at the next read of what is gone:
+        // a worker, whose end the window notices and explains.
+        let map = unsafe { Mmap::map(file.get_ref()) }.map_err(read)?;
+        Ok(Self { path: path.to_owned(), file, map: Arc::new(map), content })
     }
 
     /// Where the file is.
@@ -125,7 +133,8 @@ impl Gguf {
         commonest.map_or_else(String::new, |(dtype, _)| format!("{dtype:?}"))
     }
 
-    /// Reads one tensor onto `device`. Its shape must be `shape` (rows first).
+    /// One tensor on `device`: for the CPU where it lies in the file, as long as it is packed. Its shape must be
+    /// `shape` (rows first).
     ///
     /// # Errors
     /// [`Error::NotGguf`] where it is missing or of another shape.
@@ -136,6 +145,13 @@ impl Gguf {
         };
         if info.shape.dims() != shape {
             return Err(not_gguf(format!("{name} has the shape {:?} where {shape:?} is right", info.shape.dims())));
+        }
+        if device.is_cpu() {
+            let start = self.content.tensor_data_offset.saturating_add(info.offset);
+            let bytes = info.shape.elem_count() / info.ggml_dtype.block_size() * info.ggml_dtype.type_size();
+            if let Some(storage) = mapped::storage(&self.map, info.ggml_dtype, start, bytes) {
+                return Ok(QTensor::new(storage, shape)?);
+            }
         }
         Ok(self.content.tensor(&mut self.file, name, device)?)
     }

@@ -26,6 +26,9 @@ const REPORT_EVERY: Duration = Duration::from_millis(60);
 
 const NO_PASSAGE: &str = "This passage is not in the chat, so it cannot be pinned; select text that was sent.";
 
+/// Hears what happens in a session.
+pub type Emit<'a> = &'a mut (dyn FnMut(Event) + Send);
+
 /// What other threads may do to a session while it works.
 #[derive(Debug, Default)]
 pub struct Control {
@@ -169,7 +172,7 @@ impl Session {
     ///
     /// # Errors
     /// [`Error::Options`] where a budget is too small for what is pinned.
-    pub fn apply(&mut self, emit: &mut dyn FnMut(Event)) -> Result<()> {
+    pub fn apply(&mut self, emit: Emit) -> Result<()> {
         if self.apply_pending(emit)? {
             emit(self.cache_event());
         }
@@ -193,7 +196,7 @@ impl Session {
         options: &CacheOptions,
         sampling: &Sampling,
         max_tokens: u32,
-        emit: &mut dyn FnMut(Event),
+        emit: Emit,
     ) -> Result<Answer> {
         let started = Instant::now();
         let mut sampler = Sampler::new(sampling)?;
@@ -240,12 +243,7 @@ impl Session {
     ///
     /// # Errors
     /// As [`Session::send`].
-    pub fn read_ahead(
-        &mut self,
-        messages: &[Message],
-        options: &CacheOptions,
-        emit: &mut dyn FnMut(Event),
-    ) -> Result<()> {
+    pub fn read_ahead(&mut self, messages: &[Message], options: &CacheOptions, emit: Emit) -> Result<()> {
         let (built, reused) = self.begin(messages, options, true, emit)?;
         let rest = &built.ids[reused as usize..];
         match rest.is_empty() {
@@ -259,13 +257,7 @@ impl Session {
 
     /// Puts the conversation into tokens, goes back to where they part from the cache, and says how many need no
     /// prefill. `ahead` leaves out the question.
-    fn begin(
-        &mut self,
-        messages: &[Message],
-        options: &CacheOptions,
-        ahead: bool,
-        emit: &mut dyn FnMut(Event),
-    ) -> Result<(Built, u32)> {
+    fn begin(&mut self, messages: &[Message], options: &CacheOptions, ahead: bool, emit: Emit) -> Result<(Built, u32)> {
         if messages.last().is_none_or(|last| last.role != Role::User) {
             return Err(Error::Empty);
         }
@@ -321,7 +313,7 @@ impl Session {
         Ok(reused)
     }
 
-    fn prefill(&mut self, ids: &[u32], ask: Option<u32>, emit: &mut dyn FnMut(Event)) -> Result<Tensor> {
+    fn prefill(&mut self, ids: &[u32], ask: Option<u32>, emit: Emit) -> Result<Tensor> {
         let (control, session, model) = (self.control.clone(), self.id.clone(), self.context.model().clone());
         let total = ids.len() as f32;
         let started = Instant::now();
@@ -349,7 +341,7 @@ impl Session {
         sampler: &mut Sampler,
         max_tokens: u32,
         reply: &mut Reply,
-        emit: &mut dyn FnMut(Event),
+        emit: Emit,
     ) -> Result<FinishReason> {
         let model = self.context.model().clone();
         let mut decoder = model.tokenizer.decoder();
@@ -385,7 +377,7 @@ impl Session {
         Ok(reason)
     }
 
-    fn emit_text(&self, text: &str, reply: &mut Reply, emit: &mut dyn FnMut(Event)) {
+    fn emit_text(&self, text: &str, reply: &mut Reply, emit: Emit) {
         reply.text.push_str(text);
         emit(Event::Token {
             session: self.id.clone(),
@@ -395,7 +387,7 @@ impl Session {
         });
     }
 
-    fn finish(&mut self, text: String, reason: FinishReason, stats: TurnStats, emit: &mut dyn FnMut(Event)) -> Answer {
+    fn finish(&mut self, text: String, reason: FinishReason, stats: TurnStats, emit: Emit) -> Answer {
         emit(self.cache_event());
         emit(Event::Finished { session: self.id.clone(), reason, stats: stats.clone() });
         Answer { text, reason, stats }
@@ -403,7 +395,7 @@ impl Session {
 
     /// Applies what other threads asked for, and says whether anything changed. What cannot be done is said and
     /// left: a turn does not fail for it.
-    fn apply_pending(&mut self, emit: &mut dyn FnMut(Event)) -> Result<bool> {
+    fn apply_pending(&mut self, emit: Emit) -> Result<bool> {
         let pins = self.control.take_pins();
         let budget = self.control.take_budget();
         let changed = !pins.is_empty() || budget.is_some();
@@ -421,7 +413,7 @@ impl Session {
     }
 
     /// Pins and unpins what was asked for among `ids`.
-    fn pin(&mut self, asked: Vec<(Passage, bool)>, ids: &[u32], emit: &mut dyn FnMut(Event)) -> Result<()> {
+    fn pin(&mut self, asked: Vec<(Passage, bool)>, ids: &[u32], emit: Emit) -> Result<()> {
         for (passage, pinned) in asked {
             let range = match passage {
                 Passage::Range { start, end } if start < end && end as usize <= ids.len() => Some(start..end),

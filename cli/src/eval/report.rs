@@ -129,16 +129,19 @@ impl Report {
         for row in &self.rows {
             let Some(y) = value(row) else { continue };
             let Some(budget) = row.budget else {
-                series.push(Series { name: "full".into(), points: vec![(least.into(), y), (most.into(), y)] });
+                series.push(Series {
+                    name: "full".into(),
+                    points: vec![(least.into(), y).into(), (most.into(), y).into()],
+                });
                 continue;
             };
             let name = format!("{}{}", row.policy.as_str(), if row.recall { " + recall" } else { "" });
             match series.iter_mut().find(|series| series.name == name) {
-                Some(series) => series.points.push((budget.into(), y)),
-                None => series.push(Series { name, points: vec![(budget.into(), y)] }),
+                Some(series) => series.points.push((budget.into(), y).into()),
+                None => series.push(Series { name, points: vec![(budget.into(), y).into()] }),
             }
         }
-        series.iter_mut().for_each(|series| series.points.sort_by(|a, b| a.0.total_cmp(&b.0)));
+        series.iter_mut().for_each(|series| series.points.sort_by(|a, b| a.x.total_cmp(&b.x)));
         series
     }
 }

@@ -407,6 +407,11 @@ impl Cache {
         self.layers.iter().map(|layer| layer.heads.iter().map(|slots| slots.positions.as_slice()).collect()).collect()
     }
 
+    /// Entries per layer and KV head, on average.
+    pub fn hot_entries(&self) -> u32 {
+        self.layers.iter().map(HotLayer::len).sum::<usize>().div_ceil(self.layers.len().max(1)) as u32
+    }
+
     /// Bytes of all buffers now.
     pub fn bytes(&self) -> u64 {
         self.layers.iter().map(HotLayer::bytes).sum()
@@ -414,12 +419,11 @@ impl Cache {
 
     /// Counters for the person.
     pub fn state(&self) -> CacheState {
-        let entries: usize = self.layers.iter().map(HotLayer::len).sum();
         CacheState {
             n_seen: self.n_seen,
             budget: self.budget,
             auto: self.options.budget.is_none(),
-            hot_entries: entries.div_ceil(self.layers.len().max(1)) as u32,
+            hot_entries: self.hot_entries(),
             hot_bytes: self.bytes(),
             hot_peak_bytes: self.peak_bytes,
             full_bytes: u64::from(self.n_seen) * self.shape.bytes_per_token,

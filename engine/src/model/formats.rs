@@ -53,7 +53,7 @@ impl Format for Q4_0 {
 
     #[inline(always)]
     fn each(&self, mut f: impl FnMut(usize, Words)) {
-        f(0, Bytes::nibbles(&self.qs).words().minus(8));
+        f(0, Words::nibbles(&self.qs).minus(8));
     }
 }
 
@@ -76,7 +76,7 @@ impl Format for Q4_1 {
 
     #[inline(always)]
     fn each(&self, mut f: impl FnMut(usize, Words)) {
-        f(0, Bytes::nibbles(&self.qs).words());
+        f(0, Words::nibbles(&self.qs));
     }
 }
 
@@ -164,16 +164,6 @@ fn scales_and_mins(d: f16, dmin: f16, packed: &[u8; 12]) -> Scales {
     (scales.map(|x| d * f32::from(x)), mins.map(|x| dmin * f32::from(x)))
 }
 
-/// The four bits of each weight of a Q4_K or Q5_K block, by part.
-#[inline(always)]
-fn each_nibble(qs: &[u8; 128], mut f: impl FnMut(usize, Bytes)) {
-    for (j, both) in qs.as_chunks().0.iter().enumerate() {
-        let both = Bytes::load(both);
-        f(2 * j, both.low());
-        f(2 * j + 1, both.high());
-    }
-}
-
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub struct Q4K {
@@ -194,7 +184,11 @@ impl Format for Q4K {
 
     #[inline(always)]
     fn each(&self, mut f: impl FnMut(usize, Words)) {
-        each_nibble(&self.qs, |i, low| f(i, low.words()));
+        for (j, both) in self.qs.as_chunks().0.iter().enumerate() {
+            let [low, high] = Words::both_nibbles(both);
+            f(2 * j, low);
+            f(2 * j + 1, high);
+        }
     }
 }
 
@@ -220,7 +214,11 @@ impl Format for Q5K {
     #[inline(always)]
     fn each(&self, mut f: impl FnMut(usize, Words)) {
         let high = Bytes::load(&self.qh);
-        each_nibble(&self.qs, |i, low| f(i, low.plus_sixteens_at(high, i as u32).words()));
+        for (j, both) in self.qs.as_chunks().0.iter().enumerate() {
+            let (both, i) = (Bytes::load(both), 2 * j);
+            f(i, both.low().plus_sixteens_at(high, i as u32).words());
+            f(i + 1, both.high().plus_sixteens_at(high, i as u32 + 1).words());
+        }
     }
 }
 

@@ -11,10 +11,10 @@ use candle_core::quantized::GgmlDType;
 use rayon::prelude::*;
 
 use super::formats::{Format, MOST_PARTS, PART, Q4_0, Q4_1, Q4K, Q5_0, Q5_1, Q5K, Q6K, Q8_0};
-use super::simd::{Floats, Words};
+use super::simd::{Floats, Words, prefetch};
 
 /// Rows of weights that share each load of activations.
-const ROWS: usize = 4;
+const ROWS: usize = 3;
 
 /// Tokens that share each load of weights.
 const COLUMNS: usize = 2;
@@ -22,10 +22,15 @@ const COLUMNS: usize = 2;
 /// Rows of one task for a single token.
 const TASK_ROWS: usize = 64;
 
-/// Rows of weights that are unpacked at once, and parts of each: they stay in the L2 cache of a core, and what is
-/// used again at once, a few rows of both matrices, in its L1.
-const TILE_ROWS: usize = 64;
+/// Sums that a single token's dot product is added up in: one would wait for its own last addition.
+const CHAINS: usize = 4;
+
+/// Rows of weights that are unpacked at once, and most parts of each: they stay in the L2 cache of a core.
+const TILE_ROWS: usize = 48;
 const PANEL_PARTS: usize = 32;
+
+/// Tokens that the same few rows of weights meet one after another: both stay in the L1 cache.
+const BLOCK_TOKENS: usize = 16;
 
 /// Rows of activations, `[n, n_in]`.
 struct Activations {
@@ -42,17 +47,6 @@ struct Activations {
 impl Activations {
     fn new(x: &[f32], n_in: usize) -> Self {
         let (blocks, _) = x.as_chunks::<PART>();
-        let quantized = |x: &[f32; PART]| {
-            let most = x.iter().fold(0f32, |most, x| most.max(x.abs()));
-            let (scale, by) = match most {
-                0.0 => (0.0, 0.0),
-                most => (most / f32::from(i16::MAX), f32::from(i16::MAX) / most),
-            };
-            // `max` leaves out what is not a number; it must reach the result all the same.
-            let sum: f32 = x.iter().sum();
-            let scale = if sum.is_finite() { scale } else { f32::NAN };
-            (x.map(|x| (x * by).round_ties_even() as i32 as i16), scale, sum)
-        };
         let parts = n_in / PART;
         let mut all = Self {
             parts,
@@ -64,7 +58,7 @@ impl Activations {
             all.q.par_chunks_mut(parts).zip(all.scales.par_chunks_mut(parts)).zip(all.sums.par_chunks_mut(parts));
         rows.zip(blocks.par_chunks(parts)).for_each(|(((q, scales), sums), x)| {
             for (i, x) in x.iter().enumerate() {
-                (q[i], scales[i], sums[i]) = quantized(x);
+                (scales[i], sums[i]) = quantize(x, &mut q[i]);
             }
         });
         all
@@ -74,6 +68,28 @@ impl Activations {
         let row = i * self.parts..(i + 1) * self.parts;
         (&self.q[row.clone()], &self.scales[row.clone()], &self.sums[row])
     }
+}
+
+/// Rounds to integers of 16 bits; gives their scale, and the sum of the numbers themselves. In lanes, which the
+/// compiler turns into vector code.
+#[inline(always)]
+fn quantize(x: &[f32; PART], q: &mut [i16; PART]) -> (f32, f32) {
+    let (mut most, mut sums) = ([0f32; 8], [0f32; 8]);
+    for eight in x.as_chunks::<8>().0 {
+        for lane in 0..8 {
+            most[lane] = most[lane].max(eight[lane].abs());
+            sums[lane] += eight[lane];
+        }
+    }
+    let most = most.into_iter().fold(0f32, f32::max);
+    let sum: f32 = sums.into_iter().sum();
+    let by = if most > 0.0 { f32::from(i16::MAX) / most } else { 0.0 };
+    for (q, x) in q.iter_mut().zip(x) {
+        // What is no number becomes 0 here, and its scale says so.
+        *q = (x * by).round_ties_even() as i32 as i16;
+    }
+    // `max` leaves out what is not a number; it must reach the result all the same.
+    (if sum.is_finite() { most / f32::from(i16::MAX) } else { f32::NAN }, sum)
 }
 
 /// `y[n, n_out] = x[n, n_in] Wᵀ` for the packed rows of `data`; `None` for a type that is packed in another way.
@@ -106,48 +122,56 @@ fn run<F: Format>(data: &[u8], x: &[f32], n_in: usize, n_out: usize) -> Vec<f32>
     }
 }
 
-/// One token: memory bounds it, so that the weights are unpacked as they come.
+/// One token: memory bounds it, so that the weights are unpacked as they come, in the order in which they lie.
 fn one<F: Format>(weights: &[F], x: &Activations, n_out: usize) -> Vec<f32> {
     let mut y = vec![0f32; n_out];
     let row = weights.len() / n_out;
     y.par_chunks_mut(TASK_ROWS).zip(weights.par_chunks(TASK_ROWS * row)).for_each(|(y, weights)| {
-        for (y, weights) in y.chunks_mut(ROWS).zip(weights.chunks(ROWS * row)) {
-            match y.len() {
-                ROWS => y.copy_from_slice(&dots::<F, ROWS>(weights, x)),
-                _ => {
-                    for (y, weights) in y.iter_mut().zip(weights.chunks(row)) {
-                        [*y] = dots::<F, 1>(weights, x);
-                    }
-                }
-            }
+        for (y, weights) in y.iter_mut().zip(weights.chunks_exact(row)) {
+            *y = dot(weights, x);
         }
     });
     y
 }
 
-/// The dot products of `N` neighbouring rows with the first token.
+/// The dot product of a row with the first token.
 #[inline(always)]
-fn dots<F: Format, const N: usize>(weights: &[F], x: &Activations) -> [f32; N] {
-    let row = weights.len() / N;
+fn dot<F: Format>(weights: &[F], x: &Activations) -> f32 {
     let (q, scales, sums) = x.row(0);
-    let mut lanes = [Floats::zero(); N];
-    let mut offsets = [[0f32; MOST_PARTS]; N];
-    for block in 0..row {
-        let parts = block * F::PARTS..(block + 1) * F::PARTS;
-        let (q, by, sums) = (&q[parts.clone()], &scales[parts.clone()], &sums[parts]);
-        for n in 0..N {
-            let weights = &weights[n * row + block];
-            let (mut scales, offset) = weights.scales();
-            scales.iter_mut().zip(by).for_each(|(scale, by)| *scale *= by);
-            weights.each(|i, w| lanes[n] = lanes[n].plus(w.dot(Words::load(&q[i])), scales[i]));
-            if F::OFFSETS {
+    let mut lanes = [Floats::zero(); CHAINS];
+    let mut offsets = [0f32; CHAINS];
+    // Blocks that take every chain as often as the others.
+    let step = CHAINS.div_ceil(F::PARTS);
+    let parts = |blocks: usize| blocks * F::PARTS;
+    let mut add = |weights: &[F], first: usize| {
+        for (b, block) in weights.iter().enumerate() {
+            prefetch(block);
+            let at = parts(first + b);
+            let (q, by, sums) = (&q[at..][..F::PARTS], &scales[at..][..F::PARTS], &sums[at..][..F::PARTS]);
+            let (scales, offset) = block.scales();
+            block.each(|i, w| {
+                let chain = (parts(b) + i) % CHAINS;
+                lanes[chain] = lanes[chain].plus(w.dot(Words::load(&q[i])), Floats::all(&(scales[i] * by[i])));
+            });
+            if F::OFFSETS && F::PARTS == MOST_PARTS {
+                let (offset, sums) = (Floats::load(&offset), Floats::load(&sums.as_chunks().0[0]));
+                lanes[b % CHAINS] = lanes[b % CHAINS].plus(offset, sums);
+            } else if F::OFFSETS {
                 for i in 0..F::PARTS {
-                    offsets[n][i] = offset[i].mul_add(sums[i], offsets[n][i]);
+                    let chain = (parts(b) + i) % CHAINS;
+                    offsets[chain] = offset[i].mul_add(sums[i], offsets[chain]);
                 }
             }
         }
+    };
+    let whole = weights.chunks_exact(step);
+    let rest = whole.remainder();
+    for (i, weights) in whole.enumerate() {
+        add(weights, i * step);
     }
-    std::array::from_fn(|n| lanes[n].sum() + offsets[n].iter().sum::<f32>())
+    add(rest, weights.len() - rest.len());
+    let [a, b, c, d] = lanes;
+    a.and(b).and(c.and(d)).sum() + offsets.iter().sum::<f32>()
 }
 
 /// Some rows of weights, unpacked.
@@ -156,7 +180,8 @@ struct Tile {
     /// `[groups, parts of a panel, ROWS]`
     q: Vec<[[i16; PART]; ROWS]>,
     scales: Vec<[f32; ROWS]>,
-    offsets: Vec<[f32; ROWS]>,
+    /// `[groups, ROWS, parts of a panel]`
+    offsets: Vec<f32>,
 }
 
 impl Tile {
@@ -166,21 +191,22 @@ impl Tile {
         let groups = rows.div_ceil(ROWS);
         self.q.resize(groups * panel.len(), [[0; PART]; ROWS]);
         self.scales.resize(groups * panel.len(), [0.0; ROWS]);
-        self.offsets.resize(groups * panel.len(), [0.0; ROWS]);
+        self.offsets.resize(groups * ROWS * panel.len(), 0.0);
         for row in 0..groups * ROWS {
             let (to, r) = (row / ROWS * panel.len(), row % ROWS);
+            let of_row = &mut self.offsets[row * panel.len()..(row + 1) * panel.len()];
+            if row >= rows {
+                self.scales[to..to + panel.len()].iter_mut().for_each(|scales| scales[r] = 0.0);
+                of_row.fill(0.0);
+                continue;
+            }
             for at in panel.clone().step_by(F::PARTS) {
-                let to = to + at - panel.start;
-                if row >= rows {
-                    self.scales[to..to + F::PARTS].iter_mut().for_each(|scales| scales[r] = 0.0);
-                    self.offsets[to..to + F::PARTS].iter_mut().for_each(|offsets| offsets[r] = 0.0);
-                    continue;
-                }
+                let (of_row, to) = (&mut of_row[at - panel.start..][..F::PARTS], to + at - panel.start);
                 let weights = &weights[(row * parts + at) / F::PARTS];
                 let (scales, offsets) = weights.scales();
                 weights.each(|i, q| {
                     q.store(&mut self.q[to + i][r]);
-                    (self.scales[to + i][r], self.offsets[to + i][r]) = (scales[i], offsets[i]);
+                    (self.scales[to + i][r], of_row[i]) = (scales[i], offsets[i]);
                 });
             }
         }
@@ -191,23 +217,27 @@ impl Tile {
 fn many<F: Format>(weights: &[F], x: &Activations, n: usize, n_out: usize) -> Vec<f32> {
     let mut y = vec![0f32; n * n_out];
     let row = weights.len() / n_out;
+    // Panels of about the same width, of whole blocks.
+    let panel = x.parts.div_ceil(x.parts.div_ceil(PANEL_PARTS)).next_multiple_of(F::PARTS);
     let out = SendPtr(y.as_mut_ptr());
     weights.par_chunks(TILE_ROWS * row).enumerate().for_each_init(Tile::default, |tile, (i, weights)| {
         let (first, rows) = (i * TILE_ROWS, weights.len() / row);
         let out = &out;
-        for start in (0..x.parts).step_by(PANEL_PARTS) {
-            let panel = start..x.parts.min(start + PANEL_PARTS);
+        for start in (0..x.parts).step_by(panel) {
+            let panel = start..x.parts.min(start + panel);
             tile.fill(weights, x.parts, &panel);
-            for token in (0..n).step_by(COLUMNS) {
-                for group in 0..rows.div_ceil(ROWS) {
-                    let sums = match n - token {
+            let blocks = (0..n).step_by(BLOCK_TOKENS).map(|start| start..n.min(start + BLOCK_TOKENS));
+            for (tokens, group) in blocks.flat_map(|tokens| (0..rows.div_ceil(ROWS)).map(move |g| (tokens.clone(), g)))
+            {
+                for token in tokens.clone().step_by(COLUMNS) {
+                    let sums = match tokens.end - token {
                         1 => {
                             let [sums] = block::<F, 1>(tile, group, x, token, &panel);
                             [sums; COLUMNS]
                         }
                         _ => block::<F, COLUMNS>(tile, group, x, token, &panel),
                     };
-                    for (c, sums) in sums.iter().enumerate().take(n - token) {
+                    for (c, sums) in sums.iter().enumerate().take(tokens.end - token) {
                         for r in 0..ROWS.min(rows - group * ROWS) {
                             // SAFETY: token + c < n and first + … < n_out; this task alone writes these rows' results.
                             unsafe { *out.0.add((token + c) * n_out + first + group * ROWS + r) += sums[r] };
@@ -234,21 +264,29 @@ fn block<F: Format, const C: usize>(
         (&q[panel.clone()], &scales[panel.clone()], &sums[panel.clone()])
     });
     let of_group = group * panel.len()..(group + 1) * panel.len();
-    let (q, scales, offsets) = (&tile.q[of_group.clone()], &tile.scales[of_group.clone()], &tile.offsets[of_group]);
+    let (q, scales) = (&tile.q[of_group.clone()], &tile.scales[of_group]);
     let mut lanes = [[Floats::zero(); ROWS]; C];
     let mut more = [[0f32; ROWS]; C];
     for i in 0..panel.len() {
-        for c in 0..C {
-            let (x, by, sums) = tokens[c];
-            let (x, by) = (Words::load(&x[i]), by[i]);
-            let scales = scales[i].map(|scale| scale * by);
-            for r in 0..ROWS {
-                lanes[c][r] = lanes[c][r].plus(Words::load(&q[i][r]).dot(x), scales[r]);
+        // What the tokens need stays in registers, beside the sums, while the rows pass.
+        let x: [_; C] = std::array::from_fn(|c| Words::load(&tokens[c].0[i]));
+        let by: [_; C] = std::array::from_fn(|c| Floats::all(&tokens[c].1[i]));
+        for r in 0..ROWS {
+            let (w, scale) = (Words::load(&q[i][r]), Floats::all(&scales[i][r]));
+            for c in 0..C {
+                lanes[c][r] = lanes[c][r].plus(w.dot(x[c]).times(scale), by[c]);
             }
-            if F::OFFSETS {
-                for r in 0..ROWS {
-                    more[c][r] = offsets[i][r].mul_add(sums[i], more[c][r]);
+        }
+    }
+    if F::OFFSETS {
+        for r in 0..ROWS {
+            let (offsets, rest) = tile.offsets[(group * ROWS + r) * panel.len()..][..panel.len()].as_chunks();
+            for c in 0..C {
+                let (sums, rest_of_sums) = tokens[c].2.as_chunks();
+                for (offsets, sums) in offsets.iter().zip(sums) {
+                    lanes[c][r] = lanes[c][r].plus(Floats::load(offsets), Floats::load(sums));
                 }
+                more[c][r] = rest.iter().zip(rest_of_sums).map(|(offset, sum)| offset * sum).sum();
             }
         }
     }

@@ -3,6 +3,7 @@
 mod config;
 mod formats;
 mod linear;
+pub(crate) mod mapped;
 mod matmul;
 mod rope;
 mod simd;
@@ -59,6 +60,12 @@ struct Layer {
     gate: Linear,
     up: Linear,
     down: Linear,
+}
+
+impl Layer {
+    fn linears(&self) -> [&Linear; 7] {
+        [&self.q, &self.k, &self.v, &self.out, &self.gate, &self.up, &self.down]
+    }
 }
 
 /// An open model: weights on a device, tokenizer and chat template.
@@ -137,11 +144,7 @@ impl Model {
 
         let weight_bytes = embedding.storage_size_in_bytes()
             + if tied { 0 } else { head.bytes() }
-            + layers
-                .iter()
-                .flat_map(|l| [&l.q, &l.k, &l.v, &l.out, &l.gate, &l.up, &l.down])
-                .map(Linear::bytes)
-                .sum::<usize>();
+            + layers.iter().flat_map(Layer::linears).map(Linear::bytes).sum::<usize>();
         let file_name = || path.file_stem().map_or_else(String::new, |stem| stem.to_string_lossy().into_owned());
         Ok(Self {
             name: gguf.opt_str("general.name").map_or_else(file_name, str::to_owned),
@@ -176,6 +179,11 @@ impl Model {
             kv_bytes_per_token: bytes_per_token(&self.config, KvType::default()) as u32,
             device: device::describe(&self.device),
         }
+    }
+
+    /// Bytes of the weights that every token reads.
+    pub fn step_bytes(&self) -> u64 {
+        (self.layers.iter().flat_map(Layer::linears).chain([&self.head]).map(Linear::bytes).sum::<usize>()) as u64
     }
 
     /// Where it computes.

@@ -1,9 +1,9 @@
 //! Thirty-two small integers at once: AVX2 where the build has it, plain loops elsewhere.
 
 #[cfg(not(all(target_arch = "x86_64", target_feature = "avx2", target_feature = "fma")))]
-pub use plain::{Bytes, Floats, Words};
+pub use plain::{Bytes, Floats, Words, prefetch};
 #[cfg(all(target_arch = "x86_64", target_feature = "avx2", target_feature = "fma"))]
-pub use vector::{Bytes, Floats, Words};
+pub use vector::{Bytes, Floats, Words, prefetch};
 
 #[cfg(all(target_arch = "x86_64", target_feature = "avx2", target_feature = "fma"))]
 mod vector {
@@ -16,6 +16,17 @@ mod vector {
             // take arrays of that size, and no alignment is asked of them.
             unsafe { $($code)* }
         };
+    }
+
+    /// How far ahead memory is asked for what follows, in bytes.
+    const AHEAD: usize = 1024;
+
+    /// Asks memory for what lies a little after `at`.
+    #[inline(always)]
+    pub fn prefetch<T>(at: &T) {
+        let ahead = std::ptr::from_ref(at).cast::<i8>().wrapping_add(AHEAD);
+        // An address that is not there is no error.
+        avx2!(_mm_prefetch::<_MM_HINT_T0>(ahead));
     }
 
     /// 32 bytes.
@@ -113,6 +124,29 @@ mod vector {
             }
         }
 
+        /// The low halves of 16 bytes, then their high halves.
+        #[inline(always)]
+        pub fn nibbles(from: &[u8; 16]) -> Self {
+            Self(avx2! {
+                let wide = _mm256_cvtepu8_epi16(_mm_loadu_si128(from.as_ptr().cast()));
+                [_mm256_and_si256(wide, _mm256_set1_epi16(15)), _mm256_srli_epi16::<4>(wide)]
+            })
+        }
+
+        /// The low halves of 32 bytes, and their high halves.
+        #[inline(always)]
+        pub fn both_nibbles(from: &[u8; 32]) -> [Self; 2] {
+            let from = from.as_ptr().cast::<__m128i>();
+            avx2! {
+                let wide = [
+                    _mm256_cvtepu8_epi16(_mm_loadu_si128(from)),
+                    _mm256_cvtepu8_epi16(_mm_loadu_si128(from.add(1))),
+                ];
+                let low = wide.map(|half| _mm256_and_si256(half, _mm256_set1_epi16(15)));
+                [Self(low), Self(wide.map(|half| _mm256_srli_epi16::<4>(half)))]
+            }
+        }
+
         #[inline(always)]
         pub fn signed(from: &[i8; 32]) -> Self {
             let from = from.as_ptr().cast::<__m128i>();
@@ -151,10 +185,31 @@ mod vector {
             Self(avx2!(_mm256_setzero_ps()))
         }
 
+        #[inline(always)]
+        pub fn load(from: &[f32; 8]) -> Self {
+            Self(avx2!(_mm256_loadu_ps(from.as_ptr())))
+        }
+
+        /// Eight times the same.
+        #[inline(always)]
+        pub fn all(x: &f32) -> Self {
+            Self(avx2!(_mm256_broadcast_ss(x)))
+        }
+
+        #[inline(always)]
+        pub fn times(self, by: Self) -> Self {
+            Self(avx2!(_mm256_mul_ps(self.0, by.0)))
+        }
+
         /// `self + by · x`
         #[inline(always)]
-        pub fn plus(self, x: Self, by: f32) -> Self {
-            Self(avx2!(_mm256_fmadd_ps(x.0, _mm256_set1_ps(by), self.0)))
+        pub fn plus(self, x: Self, by: Self) -> Self {
+            Self(avx2!(_mm256_fmadd_ps(x.0, by.0, self.0)))
+        }
+
+        #[inline(always)]
+        pub fn and(self, more: Self) -> Self {
+            Self(avx2!(_mm256_add_ps(self.0, more.0)))
         }
 
         #[inline(always)]
@@ -171,6 +226,10 @@ mod vector {
 #[cfg(any(test, not(all(target_arch = "x86_64", target_feature = "avx2", target_feature = "fma"))))]
 #[cfg_attr(test, allow(dead_code))]
 mod plain {
+    /// Left to the processor.
+    #[inline(always)]
+    pub fn prefetch<T>(_: &T) {}
+
     /// 32 bytes.
     #[derive(Clone, Copy, Debug, PartialEq)]
     pub struct Bytes([u8; 32]);
@@ -238,6 +297,18 @@ mod plain {
             *to = self.0;
         }
 
+        /// The low halves of 16 bytes, then their high halves.
+        #[inline(always)]
+        pub fn nibbles(from: &[u8; 16]) -> Self {
+            Bytes::nibbles(from).words()
+        }
+
+        /// The low halves of 32 bytes, and their high halves.
+        #[inline(always)]
+        pub fn both_nibbles(from: &[u8; 32]) -> [Self; 2] {
+            [Bytes(*from).low().words(), Bytes(*from).high().words()]
+        }
+
         #[inline(always)]
         pub fn signed(from: &[i8; 32]) -> Self {
             Self(from.map(i16::from))
@@ -275,10 +346,31 @@ mod plain {
             Self([0.0; 8])
         }
 
+        #[inline(always)]
+        pub fn load(from: &[f32; 8]) -> Self {
+            Self(*from)
+        }
+
+        /// Eight times the same.
+        #[inline(always)]
+        pub fn all(x: &f32) -> Self {
+            Self([*x; 8])
+        }
+
+        #[inline(always)]
+        pub fn times(self, by: Self) -> Self {
+            Self(std::array::from_fn(|lane| self.0[lane] * by.0[lane]))
+        }
+
         /// `self + by · x`
         #[inline(always)]
-        pub fn plus(self, x: Self, by: f32) -> Self {
-            Self(std::array::from_fn(|lane| x.0[lane].mul_add(by, self.0[lane])))
+        pub fn plus(self, x: Self, by: Self) -> Self {
+            Self(std::array::from_fn(|lane| x.0[lane].mul_add(by.0[lane], self.0[lane])))
+        }
+
+        #[inline(always)]
+        pub fn and(self, more: Self) -> Self {
+            Self(std::array::from_fn(|lane| self.0[lane] + more.0[lane]))
         }
 
         #[inline(always)]
@@ -305,10 +397,12 @@ mod tests {
                 bytes.low().words(),
                 bytes.high().words(),
                 Bytes::nibbles(half).words(),
+                Words::nibbles(half),
                 Bytes::nibbles(half).plus_sixteens($bits).words().minus(16),
                 bytes.low().words().times([-128, 31]),
                 signed,
             ];
+            all.extend(Words::both_nibbles($bytes));
             all.extend((0..8).map(|bit| bytes.low().plus_sixteens_at(more, bit).words()));
             let high = bytes.high();
             all.extend([high.plus_pairs::<0>(more), high.plus_pairs::<2>(more)].map(|x| x.words().minus(32)));
@@ -318,7 +412,10 @@ mod tests {
                 words.store(&mut to);
                 to
             };
-            let sums: Vec<f32> = all.iter().map(|words| Floats::zero().plus(words.dot(signed), 0.5).sum()).collect();
+            let sums: Vec<f32> = all
+                .iter()
+                .map(|words| Floats::zero().plus(words.dot(signed).times(Floats::all(&3.0)), Floats::all(&0.5)).sum())
+                .collect();
             (all.into_iter().map(store).collect::<Vec<_>>(), sums)
         }};
     }
