@@ -14,4 +14,5 @@ pub mod prompt;
 pub mod protocol;
 pub mod sampler;
 pub mod session;
+mod simd;
 pub mod tokenizer;

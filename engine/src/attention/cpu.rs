@@ -8,6 +8,8 @@ use half::f16;
 use half::slice::HalfFloatSliceExt;
 use rayon::prelude::*;
 
+use crate::simd::Floats;
+
 /// Cap on the attention scores that one task holds, in bytes.
 const BLOCK_BYTES: usize = 4 << 20;
 
@@ -20,8 +22,9 @@ pub(crate) const TILE: usize = 512;
 /// Up to here, queries are so few that dot products beat a GEMM.
 const FEW_QUERIES: usize = 4;
 
-/// Entries that are widened to f32 at once; they stay in the L1 cache.
-const WIDEN: usize = 32;
+/// Entries of one task of a few queries: enough for the tasks to be worth their while, few enough for all threads to
+/// have some.
+const SPAN: usize = 256;
 
 /// Keys or values as they lie in host memory, rows of `head_dim` one after another.
 #[derive(Debug, Clone, Copy)]
@@ -53,6 +56,77 @@ impl Slices<'_> {
     }
 }
 
+/// Rows of which eight numbers are widened at once, from a multiple of eight on.
+trait Eights: Copy {
+    fn eight(self, at: usize) -> Floats;
+}
+
+/// Eight of `from`, at `at`.
+#[inline(always)]
+fn chunk<T>(from: &[T], at: usize) -> &[T; 8] {
+    &from[at..].as_chunks().0[0]
+}
+
+impl Eights for &[f16] {
+    #[inline(always)]
+    fn eight(self, at: usize) -> Floats {
+        Floats::halves(chunk(self, at))
+    }
+}
+
+impl Eights for &[f32] {
+    #[inline(always)]
+    fn eight(self, at: usize) -> Floats {
+        Floats::load(chunk(self, at))
+    }
+}
+
+/// As in [`Slices::Q8`].
+impl Eights for (&[u8], &[f16]) {
+    #[inline(always)]
+    fn eight(self, at: usize) -> Floats {
+        let scale = Floats::all(&self.1[at / 32].to_f32());
+        Floats::bytes(chunk(self.0, at)).and(Floats::all(&-128.0)).times(scale)
+    }
+}
+
+/// `$work` with the rows as what they are.
+macro_rules! by_kind {
+    ($slices:expr, $rows:ident => $work:expr) => {
+        match $slices {
+            Slices::F16($rows) => $work,
+            Slices::F32($rows) => $work,
+            Slices::Q8(q, scales) => {
+                let $rows = (q, scales);
+                $work
+            }
+        }
+    };
+}
+
+/// `$work` for all of `$n` rows, as many at once as there are, at most eight.
+macro_rules! by_rows {
+    ($n:expr, $from:ident, $rows:ident => $work:block) => {{
+        let mut $from = 0;
+        while $from < $n {
+            by_rows!(@ $n - $from, $rows => $work, 1, 2, 3, 4, 5, 6, 7);
+            $from += ($n - $from).min(8);
+        }
+    }};
+    (@ $n:expr, $rows:ident => $work:block, $($few:literal),*) => {
+        match $n {
+            $($few => {
+                const $rows: usize = $few;
+                $work
+            })*
+            _ => {
+                const $rows: usize = 8;
+                $work
+            }
+        }
+    };
+}
+
 /// One layer's entries.
 #[derive(Debug, Clone, Copy)]
 pub struct Entries<'a> {
@@ -81,14 +155,27 @@ impl Entries<'_> {
 /// `out` `[n, heads * head_dim]` and adds each entry's column sum to `scores[kv_head][slot]`.
 pub fn attend(q: &[f32], n: usize, first: u32, entries: &Entries, out: &mut [f32], scores: &mut [Vec<f32>]) {
     let group = q.len() / (n * entries.head_dim) / scores.len();
-    if n <= FEW_QUERIES {
+    if n <= FEW_QUERIES && entries.head_dim.is_multiple_of(8) {
         few_queries(q, n, first, entries, group, out, scores);
     } else {
         many_queries(q, n, first, entries, group, out, scores);
     }
 }
 
-/// Decode: one task a KV head; its entries are widened once for all query heads of the group.
+/// A span of a KV head's entries, attended to by `rows` queries: softmax and output as if there were no others.
+struct Attended {
+    /// `[rows, entries of the span]`
+    p: Vec<f32>,
+    /// The largest logit of each row; minus infinity where it sees none of the span.
+    max: Vec<f32>,
+    /// The sum of each row of `p`.
+    sum: Vec<f32>,
+    /// `[rows, d]`
+    out: Vec<f32>,
+}
+
+/// Decode: one task a span of a KV head's entries, which are widened once for all query heads of the group. What the
+/// spans say is put together as flash-decoding does (Dao et al., 2023).
 fn few_queries(
     q: &[f32],
     n: usize,
@@ -99,50 +186,94 @@ fn few_queries(
     scores: &mut [Vec<f32>],
 ) {
     let d = entries.head_dim;
-    let scale = 1.0 / (d as f32).sqrt();
-    let width = group * d * scores.len();
-    let attended: Vec<Vec<f32>> = scores
-        .par_iter_mut()
-        .enumerate()
-        .map(|(head, scores)| {
-            let base = head * entries.capacity * d;
-            // Queries of the group, [group * n, d]: they lie one after another in q.
-            let q = &q[head * group * n * d..(head + 1) * group * n * d];
-            let visible: Vec<usize> = (0..n).map(|t| entries.visible(head, first + t as u32)).collect();
-            let len = visible[n - 1];
-            let mut p = vec![0f32; group * n * len];
-            let mut wide = vec![0f32; WIDEN * d];
-            for start in (0..len).step_by(WIDEN) {
-                let rows = WIDEN.min(len - start);
-                entries.k.widen(base + start * d, &mut wide[..rows * d]);
-                for (q, p) in q.chunks_exact(d).zip(p.chunks_exact_mut(len)) {
-                    for (k, p) in wide[..rows * d].chunks_exact(d).zip(&mut p[start..]) {
-                        *p = dot(q, k) * scale;
-                    }
-                }
-            }
-            for (row, p) in p.chunks_exact_mut(len).enumerate() {
-                softmax(p, visible[row % n]);
-                add_scaled(&mut scores[..len], p, 1.0 / group as f32);
-            }
-            let mut o = vec![0f32; group * n * d];
-            for start in (0..len).step_by(WIDEN) {
-                let rows = WIDEN.min(len - start);
-                entries.v.widen(base + start * d, &mut wide[..rows * d]);
-                for (o, p) in o.chunks_exact_mut(d).zip(p.chunks_exact(len)) {
-                    for (v, &p) in wide[..rows * d].chunks_exact(d).zip(&p[start..]) {
-                        add_scaled(o, v, p);
-                    }
-                }
-            }
-            o
+    let (rows, width) = (group * n, group * d * scores.len());
+    let visible: Vec<usize> = (0..scores.len() * n).map(|i| entries.visible(i / n, first + (i % n) as u32)).collect();
+    let spans = visible.iter().max().map_or(1, |most| most.div_ceil(SPAN));
+    let attended: Vec<Attended> = (0..scores.len() * spans)
+        .into_par_iter()
+        .map(|task| {
+            let (head, start) = (task / spans, task % spans * SPAN);
+            // Queries of the group lie one after another in q.
+            let q = &q[head * rows * d..(head + 1) * rows * d];
+            let seen: Vec<usize> =
+                visible[head * n..(head + 1) * n].iter().map(|v| v.saturating_sub(start).min(SPAN)).collect();
+            attend_span(q, head * entries.capacity * d + start * d, &seen, entries)
         })
         .collect();
-    for (head, attended) in attended.iter().enumerate() {
-        for (row, o) in attended.chunks_exact(d).enumerate() {
-            let (g, t) = (row / n, row % n);
-            let at = t * width + (head * group + g) * d;
-            out[at..at + d].copy_from_slice(o);
+    for (head, (spans, scores)) in attended.chunks_exact(spans).zip(scores).enumerate() {
+        for row in 0..rows {
+            let max = spans.iter().fold(f32::NEG_INFINITY, |max, span| max.max(span.max[row]));
+            let weight = |span: &Attended| exp(span.max[row] - max);
+            let sum: f32 = spans.iter().map(|span| weight(span) * span.sum[row]).sum();
+            let at = row % n * width + (head * group + row / n) * d;
+            let out = &mut out[at..at + d];
+            out.fill(0.0);
+            for (span, scores) in spans.iter().zip(scores.chunks_mut(SPAN)) {
+                let (len, by) = (span.p.len() / rows, weight(span) / sum);
+                add_scaled(out, &span.out[row * d..(row + 1) * d], by);
+                add_scaled(&mut scores[..len], &span.p[row * len..(row + 1) * len], by / group as f32);
+            }
+        }
+    }
+}
+
+/// `q` is `[rows, d]`, and row `i` sees the first `seen[i % seen.len()]` of the entries that begin at `base`.
+fn attend_span(q: &[f32], base: usize, seen: &[usize], entries: &Entries) -> Attended {
+    let d = entries.head_dim;
+    let (rows, scale) = (q.len() / d, 1.0 / (d as f32).sqrt());
+    let len = seen.iter().copied().max().unwrap_or(0);
+    let mut p = vec![0f32; rows * len];
+    by_kind!(entries.k, k => by_rows!(rows, from, ROWS => {
+        logits::<_, ROWS>(&q[from * d..][..ROWS * d], k, base, scale, len, &mut p[from * len..][..ROWS * len]);
+    }));
+    let (mut max, mut sum) = (vec![f32::NEG_INFINITY; rows], vec![0f32; rows]);
+    for row in 0..if len > 0 { rows } else { 0 } {
+        let (seen, unseen) = p[row * len..(row + 1) * len].split_at_mut(seen[row % seen.len()]);
+        unseen.fill(0.0);
+        (max[row], sum[row]) = exponentials(seen);
+    }
+    let mut out = vec![0f32; rows * d];
+    by_kind!(entries.v, v => by_rows!(rows, from, ROWS => {
+        mix::<_, ROWS>(&p[from * len..][..ROWS * len], v, base, len, &mut out[from * d..][..ROWS * d]);
+    }));
+    Attended { p, max, sum, out }
+}
+
+/// `p[row][i] = scale · q[row] · k[i]` for `ROWS` queries, which share each load of a key.
+#[inline(always)]
+fn logits<E: Eights, const ROWS: usize>(q: &[f32], k: E, base: usize, scale: f32, len: usize, p: &mut [f32]) {
+    let d = q.len() / ROWS;
+    let q: [_; ROWS] = std::array::from_fn(|row| q[row * d..(row + 1) * d].as_chunks::<8>().0);
+    for i in 0..len {
+        let mut sums = [Floats::zero(); ROWS];
+        for c in 0..d / 8 {
+            let k = k.eight(base + i * d + c * 8);
+            for row in 0..ROWS {
+                sums[row] = sums[row].plus(k, Floats::load(&q[row][c]));
+            }
+        }
+        for row in 0..ROWS {
+            p[row * len + i] = sums[row].sum() * scale;
+        }
+    }
+}
+
+/// `out[row] = Σ p[row][i] · v[i]` for `ROWS` queries, which share each load of a value.
+#[inline(always)]
+fn mix<E: Eights, const ROWS: usize>(p: &[f32], v: E, base: usize, len: usize, out: &mut [f32]) {
+    let d = out.len() / ROWS;
+    for c in (0..d).step_by(8) {
+        let mut sums = [Floats::zero(); ROWS];
+        for i in 0..len {
+            let v = v.eight(base + i * d + c);
+            for row in 0..ROWS {
+                sums[row] = sums[row].plus(v, Floats::all(&p[row * len + i]));
+            }
+        }
+        for row in 0..ROWS {
+            if let Some(out) = out[row * d + c..].first_chunk_mut() {
+                sums[row].store(out);
+            }
         }
     }
 }
@@ -271,21 +402,43 @@ pub(super) unsafe fn gemm_f32(
 fn softmax(row: &mut [f32], visible: usize) {
     let (seen, unseen) = row.split_at_mut(visible);
     unseen.fill(0.0);
-    let max = seen.iter().fold(f32::NEG_INFINITY, |max, &x| max.max(x));
-    seen.iter_mut().for_each(|x| *x = exp(*x - max));
-    let scale = 1.0 / lanes(seen.chunks_exact(8), seen.chunks_exact(8).remainder());
+    let scale = 1.0 / exponentials(seen).1;
     seen.iter_mut().for_each(|x| *x *= scale);
 }
 
-/// A sum in eight lanes, which the compiler turns into vector code.
-fn lanes<'a>(chunks: impl Iterator<Item = &'a [f32]>, rest: &[f32]) -> f32 {
-    let mut sums = [0f32; 8];
-    for chunk in chunks {
-        for (sum, x) in sums.iter_mut().zip(chunk) {
-            *sum += x;
+/// Each number becomes `e` to the power of its distance to the largest; gives the largest, and the sum of the powers.
+/// In lanes, which the compiler turns into vector code.
+fn exponentials(row: &mut [f32]) -> (f32, f32) {
+    let (eights, rest) = row.as_chunks_mut::<8>();
+    let mut most = [f32::NEG_INFINITY; 8];
+    for eight in eights.iter() {
+        for lane in 0..8 {
+            most[lane] = most[lane].max(eight[lane]);
         }
     }
-    sums.iter().sum::<f32>() + rest.iter().sum::<f32>()
+    let max = rest.iter().chain(&most).fold(f32::NEG_INFINITY, |max, &x| max.max(x));
+    let mut sums = [0f32; 8];
+    for eight in eights {
+        for lane in 0..8 {
+            eight[lane] = exp(eight[lane] - max);
+            sums[lane] += eight[lane];
+        }
+    }
+    let more: f32 = rest
+        .iter_mut()
+        .map(|x| {
+            *x = exp(*x - max);
+            *x
+        })
+        .sum();
+    (max, halved(sums) + more)
+}
+
+/// The sum of eight lanes, in as few steps as there can be.
+#[inline(always)]
+fn halved(lanes: [f32; 8]) -> f32 {
+    let [a, b, c, d, e, f, g, h] = lanes;
+    ((a + e) + (c + g)) + ((b + f) + (d + h))
 }
 
 /// `eˣ` for x ≤ 0 to about 1e-7 relative: the bits of 2ⁿ times a polynomial on the rest (Cephes `expf`).
@@ -309,7 +462,7 @@ pub(super) fn exp(x: f32) -> f32 {
     p * f32::from_bits((shifted.to_bits() << 23).wrapping_add(1f32.to_bits()))
 }
 
-/// In sixteen lanes; see [`lanes`].
+/// In sixteen lanes, which the compiler turns into vector code.
 #[inline]
 pub(crate) fn dot(a: &[f32], b: &[f32]) -> f32 {
     let mut sums = [0f32; 16];
@@ -320,7 +473,7 @@ pub(crate) fn dot(a: &[f32], b: &[f32]) -> f32 {
             sums[i] = a[i].mul_add(b[i], sums[i]);
         }
     }
-    sums.iter().sum::<f32>() + rest
+    halved(std::array::from_fn(|lane| sums[lane] + sums[lane + 8])) + rest
 }
 
 #[inline]

@@ -3,7 +3,7 @@
 
 use half::f16;
 
-use super::simd::{Bytes, Words};
+use crate::simd::{Bytes, Words};
 
 /// Weights in a part.
 pub const PART: usize = 32;

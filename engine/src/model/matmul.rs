@@ -11,7 +11,7 @@ use candle_core::quantized::GgmlDType;
 use rayon::prelude::*;
 
 use super::formats::{Format, MOST_PARTS, PART, Q4_0, Q4_1, Q4K, Q5_0, Q5_1, Q5K, Q6K, Q8_0};
-use super::simd::{Floats, Words, prefetch};
+use crate::simd::{Floats, Words, prefetch};
 
 /// Rows of weights that share each load of activations.
 const ROWS: usize = 3;

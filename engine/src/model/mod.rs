@@ -6,7 +6,6 @@ mod linear;
 pub(crate) mod mapped;
 mod matmul;
 mod rope;
-mod simd;
 
 use std::path::Path;
 use std::sync::Arc;

@@ -1,13 +1,20 @@
-//! Thirty-two small integers at once: AVX2 where the build has it, plain loops elsewhere.
+//! Thirty-two small integers, or eight numbers, at once: AVX2 where the build has it, plain loops elsewhere.
 
-#[cfg(not(all(target_arch = "x86_64", target_feature = "avx2", target_feature = "fma")))]
+#[cfg(not(all(
+    target_arch = "x86_64",
+    target_feature = "avx2",
+    target_feature = "fma",
+    target_feature = "f16c"
+)))]
 pub use plain::{Bytes, Floats, Words, prefetch};
-#[cfg(all(target_arch = "x86_64", target_feature = "avx2", target_feature = "fma"))]
+#[cfg(all(target_arch = "x86_64", target_feature = "avx2", target_feature = "fma", target_feature = "f16c"))]
 pub use vector::{Bytes, Floats, Words, prefetch};
 
-#[cfg(all(target_arch = "x86_64", target_feature = "avx2", target_feature = "fma"))]
+#[cfg(all(target_arch = "x86_64", target_feature = "avx2", target_feature = "fma", target_feature = "f16c"))]
 mod vector {
     use std::arch::x86_64::*;
+
+    use half::f16;
 
     /// Instructions that this module is only compiled for a processor with.
     macro_rules! avx2 {
@@ -190,6 +197,21 @@ mod vector {
             Self(avx2!(_mm256_loadu_ps(from.as_ptr())))
         }
 
+        #[inline(always)]
+        pub fn store(self, to: &mut [f32; 8]) {
+            avx2!(_mm256_storeu_ps(to.as_mut_ptr(), self.0));
+        }
+
+        #[inline(always)]
+        pub fn halves(from: &[f16; 8]) -> Self {
+            Self(avx2!(_mm256_cvtph_ps(_mm_loadu_si128(from.as_ptr().cast()))))
+        }
+
+        #[inline(always)]
+        pub fn bytes(from: &[u8; 8]) -> Self {
+            Self(avx2!(_mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_loadl_epi64(from.as_ptr().cast())))))
+        }
+
         /// Eight times the same.
         #[inline(always)]
         pub fn all(x: &f32) -> Self {
@@ -223,9 +245,14 @@ mod vector {
     }
 }
 
-#[cfg(any(test, not(all(target_arch = "x86_64", target_feature = "avx2", target_feature = "fma"))))]
+#[cfg(any(
+    test,
+    not(all(target_arch = "x86_64", target_feature = "avx2", target_feature = "fma", target_feature = "f16c"))
+))]
 #[cfg_attr(test, allow(dead_code))]
 mod plain {
+    use half::f16;
+
     /// Left to the processor.
     #[inline(always)]
     pub fn prefetch<T>(_: &T) {}
@@ -351,6 +378,21 @@ mod plain {
             Self(*from)
         }
 
+        #[inline(always)]
+        pub fn store(self, to: &mut [f32; 8]) {
+            *to = self.0;
+        }
+
+        #[inline(always)]
+        pub fn halves(from: &[f16; 8]) -> Self {
+            Self(from.map(f16::to_f32))
+        }
+
+        #[inline(always)]
+        pub fn bytes(from: &[u8; 8]) -> Self {
+            Self(from.map(f32::from))
+        }
+
         /// Eight times the same.
         #[inline(always)]
         pub fn all(x: &f32) -> Self {
@@ -381,8 +423,10 @@ mod plain {
     }
 }
 
-#[cfg(all(test, target_arch = "x86_64", target_feature = "avx2", target_feature = "fma"))]
+#[cfg(all(test, target_arch = "x86_64", target_feature = "avx2", target_feature = "fma", target_feature = "f16c"))]
 mod tests {
+    use half::f16;
+
     use super::{plain, vector};
 
     /// What both say of the same bytes.
@@ -407,6 +451,10 @@ mod tests {
             let high = bytes.high();
             all.extend([high.plus_pairs::<0>(more), high.plus_pairs::<2>(more)].map(|x| x.words().minus(32)));
             all.extend([high.plus_pairs::<4>(more), high.plus_pairs::<6>(more)].map(|x| x.words().minus(32)));
+            let halves: [f16; 8] = std::array::from_fn(|i| f16::from_f32(f32::from($signed[i]) / 3.0));
+            let mut wide = [[0f32; 8]; 2];
+            Floats::halves(&halves).store(&mut wide[0]);
+            Floats::bytes($bytes.first_chunk().unwrap()).and(Floats::load(&wide[0].clone())).store(&mut wide[1]);
             let store = |words: Words| {
                 let mut to = [0; 32];
                 words.store(&mut to);
@@ -416,7 +464,7 @@ mod tests {
                 .iter()
                 .map(|words| Floats::zero().plus(words.dot(signed).times(Floats::all(&3.0)), Floats::all(&0.5)).sum())
                 .collect();
-            (all.into_iter().map(store).collect::<Vec<_>>(), sums)
+            (all.into_iter().map(store).collect::<Vec<_>>(), sums, wide)
         }};
     }
 
