@@ -12,7 +12,7 @@ use super::{Bench, Case, Measured};
 use crate::failure::Failure;
 
 /// Facts that are stated, one a turn.
-const FACTS: usize = 8;
+const FACTS: usize = needle::FACTS.len();
 
 /// Tokens of prose in each turn between the facts and the questions.
 const TALK: usize = 160;
