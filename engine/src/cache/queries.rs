@@ -2,6 +2,7 @@
 
 use candle_core::Tensor;
 
+use crate::attention::cpu::dot;
 use crate::attention::floats;
 use crate::error::Result;
 
@@ -61,17 +62,30 @@ impl Queries {
         *self = Self::default();
     }
 
-    /// The queries of the `group` heads that share a KV head, at most `most` tokens of them spread evenly:
-    /// rows `[group * tokens, head_dim]`, and the position of each token.
+    /// The queries of the `group` heads that share a KV head, of at most `most` tokens: the last, then always the one
+    /// that is least like those chosen. Much of a question is phrase and template, which ask for the same.
+    /// Rows `[group * tokens, head_dim]`, and the position of each token.
     pub fn of_group(&self, kv_head: usize, group: usize, most: usize) -> (Vec<f32>, Vec<u32>) {
         let d = self.head_dim;
-        let tokens = self.n.min(most);
-        // The last one is always among them.
-        let chosen: Vec<usize> = (1..=tokens).map(|i| i * self.n / tokens - 1).collect();
-        let mut rows = Vec::with_capacity(group * tokens * d);
-        for head in kv_head * group..(kv_head + 1) * group {
+        let heads = kv_head * group..(kv_head + 1) * group;
+        let of = |head: usize, t: usize| &self.data[(head * self.n + t) * d..][..d];
+        let like = |a: usize, b: usize| -> f32 { heads.clone().map(|head| dot(of(head, a), of(head, b))).sum() };
+        let norms: Vec<f32> = (0..self.n).map(|t| like(t, t).sqrt().max(f32::MIN_POSITIVE)).collect();
+        let mut chosen: Vec<usize> = Vec::new();
+        let mut nearest = vec![f32::NEG_INFINITY; self.n];
+        let mut next = self.n.checked_sub(1);
+        while let Some(t) = next.filter(|_| chosen.len() < most) {
+            chosen.push(t);
+            for (other, nearest) in nearest.iter_mut().enumerate() {
+                *nearest = nearest.max(like(t, other) / (norms[t] * norms[other]));
+            }
+            next = (0..self.n).filter(|t| !chosen.contains(t)).min_by(|&a, &b| nearest[a].total_cmp(&nearest[b]));
+        }
+        chosen.sort_unstable();
+        let mut rows = Vec::with_capacity(group * chosen.len() * d);
+        for head in heads.clone() {
             for &t in &chosen {
-                rows.extend_from_slice(&self.data[(head * self.n + t) * d..][..d]);
+                rows.extend_from_slice(of(head, t));
             }
         }
         (rows, chosen.into_iter().map(|t| self.first + t as u32).collect())
@@ -97,7 +111,8 @@ mod tests {
         let (rows, positions) = queries.of_group(1, 1, 9);
         assert_eq!(rows, [1.0, 1.0, 1.0, 2.0, 1.0, 3.0, 1.0, 4.0]);
         assert_eq!(positions, [1, 2, 3, 4]);
-        assert_eq!(queries.of_group(0, 2, 2).1, [2, 4]);
+        // Cosine to the last, over both heads: 9/√99 at 1, 17/√297 at 2, 25/√627 at 3.
+        assert_eq!(queries.of_group(0, 2, 2).1, [1, 4]);
         queries.push(&q(9..10), 9, 4).unwrap();
         assert_eq!((queries.first, queries.n), (9, 1));
     }
