@@ -273,28 +273,21 @@ fn row((options, context): &(CacheOptions, u32), runs: &[Run], bandwidth: f64) -
 
 /// Speed and memory over the context, one line for each policy and budget.
 fn draw(output: &Output) -> Result<String, String> {
-    let series = |of: &dyn Fn(&Row) -> Option<Spread>| -> Vec<Series> {
-        let mut all: Vec<Series> = Vec::new();
-        for row in &output.rows {
-            let Some(Spread { min, median, max }) = of(row) else { continue };
-            let point = Point { x: row.context.into(), y: median, min, max };
+    let series = |of: fn(&Row) -> Option<Spread>| {
+        Series::by_name(output.rows.iter().filter_map(|row| {
+            let Spread { min, median, max } = of(row)?;
             let name = match (row.policy, row.budget) {
                 (PolicyName::Full, _) => "full".to_owned(),
                 (policy, None) => format!("{}, budget auto", policy.as_str()),
                 (policy, Some(budget)) => format!("{}, budget {budget}", policy.as_str()),
             };
-            match all.iter_mut().find(|series| series.name == name) {
-                Some(series) => series.points.push(point),
-                None => all.push(Series { name, points: vec![point] }),
-            }
-        }
-        all.iter_mut().for_each(|series| series.points.sort_by(|a, b| a.x.total_cmp(&b.x)));
-        all
+            Some((name, Point { x: row.context.into(), y: median, min, max }))
+        }))
     };
     let panels = [
-        Panel { y: "writing (tok/s)", series: series(&|row| Some(row.decode_tok_s)) },
-        Panel { y: "reading (tok/s)", series: series(&|row| row.prefill_tok_s) },
-        Panel { y: "hot cache (MB)", series: series(&|row| Some(row.hot_bytes.per(1e6))) },
+        Panel { y: "writing (tok/s)", series: series(|row| Some(row.decode_tok_s)) },
+        Panel { y: "reading (tok/s)", series: series(|row| row.prefill_tok_s) },
+        Panel { y: "hot cache (MB)", series: series(|row| Some(row.hot_bytes.per(1e6))) },
     ];
     let title = format!("{} {} on {}", output.model, output.quantization, output.device);
     plot::panels(&title, "tokens of context", &panels)

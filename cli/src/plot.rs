@@ -37,6 +37,21 @@ impl From<(f64, f64)> for Point {
     }
 }
 
+impl Series {
+    /// Puts points into lines by their names; the lines stand in the order in which their names first come.
+    pub fn by_name(points: impl IntoIterator<Item = (String, Point)>) -> Vec<Self> {
+        let mut all: Vec<Self> = Vec::new();
+        for (name, point) in points {
+            match all.iter_mut().find(|series| series.name == name) {
+                Some(series) => series.points.push(point),
+                None => all.push(Self { name, points: vec![point] }),
+            }
+        }
+        all.iter_mut().for_each(|series| series.points.sort_by(|a, b| a.x.total_cmp(&b.x)));
+        all
+    }
+}
+
 /// Draws charts with one x axis side by side.
 pub fn panels(title: &str, x: &str, panels: &[Panel]) -> Result<String, String> {
     let mut svg = String::new();

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use candle_core::Device;
-use candle_core::quantized::gguf_file::{Content, Value};
+use candle_core::quantized::gguf_file::{Content, TensorInfo, Value};
 use candle_core::quantized::{GgmlDType, QTensor};
 use memmap2::Mmap;
 use sha2::{Digest, Sha256};
@@ -39,9 +39,7 @@ impl Gguf {
         let mut file = BufReader::new(file);
         let content = Content::read(&mut file).map_err(|error| refusal(path, &error))?;
         for (name, info) in &content.tensor_infos {
-            let elements = info.shape.dims().iter().try_fold(1usize, |n, &d| n.checked_mul(d));
-            let end = elements
-                .and_then(|n| (n / info.ggml_dtype.block_size()).checked_mul(info.ggml_dtype.type_size()))
+            let end = bytes(info)
                 .and_then(|bytes| info.offset.checked_add(bytes as u64))
                 .and_then(|end| end.checked_add(content.tensor_data_offset));
             if end.is_none_or(|end| end > size) {
@@ -148,8 +146,8 @@ impl Gguf {
         }
         if device.is_cpu() {
             let start = self.content.tensor_data_offset.saturating_add(info.offset);
-            let bytes = info.shape.elem_count() / info.ggml_dtype.block_size() * info.ggml_dtype.type_size();
-            if let Some(storage) = mapped::storage(&self.map, info.ggml_dtype, start, bytes) {
+            let mapped = bytes(info).and_then(|bytes| mapped::storage(&self.map, info.ggml_dtype, start, bytes));
+            if let Some(storage) = mapped {
                 return Ok(QTensor::new(storage, shape)?);
             }
         }
@@ -180,6 +178,12 @@ impl Gguf {
     pub fn opt_str(&self, key: &str) -> Option<&str> {
         self.content.metadata.get(key)?.to_string().ok().map(String::as_str)
     }
+}
+
+/// Bytes of a tensor in the file; `None` where no file can hold them.
+fn bytes(info: &TensorInfo) -> Option<usize> {
+    let elements = info.shape.dims().iter().try_fold(1usize, |n, &d| n.checked_mul(d))?;
+    (elements / info.ggml_dtype.block_size()).checked_mul(info.ggml_dtype.type_size())
 }
 
 /// A digest as people write it.

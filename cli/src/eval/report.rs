@@ -125,24 +125,15 @@ impl Report {
     fn series(&self, value: &dyn Fn(&Row) -> Option<f64>) -> Vec<Series> {
         let budgets = || self.rows.iter().filter_map(|row| row.budget);
         let (least, most) = (budgets().min().unwrap_or(0), budgets().max().unwrap_or(self.tokens));
-        let mut series: Vec<Series> = Vec::new();
-        for row in &self.rows {
-            let Some(y) = value(row) else { continue };
-            let Some(budget) = row.budget else {
-                series.push(Series {
-                    name: "full".into(),
-                    points: vec![(least.into(), y).into(), (most.into(), y).into()],
-                });
-                continue;
+        Series::by_name(self.rows.iter().filter_map(|row| Some((row, value(row)?))).flat_map(|(row, y)| {
+            let name = match (row.budget, row.recall) {
+                (None, _) => "full".to_owned(),
+                (_, true) => format!("{} + recall", row.policy.as_str()),
+                (_, false) => row.policy.as_str().to_owned(),
             };
-            let name = format!("{}{}", row.policy.as_str(), if row.recall { " + recall" } else { "" });
-            match series.iter_mut().find(|series| series.name == name) {
-                Some(series) => series.points.push((budget.into(), y).into()),
-                None => series.push(Series { name, points: vec![(budget.into(), y).into()] }),
-            }
-        }
-        series.iter_mut().for_each(|series| series.points.sort_by(|a, b| a.x.total_cmp(&b.x)));
-        series
+            let at = row.budget.map_or(vec![least, most], |budget| vec![budget]);
+            at.into_iter().map(move |budget| (name.clone(), (budget.into(), y).into()))
+        }))
     }
 }
 

@@ -227,7 +227,7 @@ fn attend_span(q: &[f32], base: usize, seen: &[usize], entries: &Entries) -> Att
         logits::<_, ROWS>(&q[from * d..][..ROWS * d], k, base, scale, len, &mut p[from * len..][..ROWS * len]);
     }));
     let (mut max, mut sum) = (vec![f32::NEG_INFINITY; rows], vec![0f32; rows]);
-    for row in 0..if len > 0 { rows } else { 0 } {
+    for row in 0..rows {
         let (seen, unseen) = p[row * len..(row + 1) * len].split_at_mut(seen[row % seen.len()]);
         unseen.fill(0.0);
         (max[row], sum[row]) = exponentials(seen);
@@ -431,14 +431,7 @@ fn exponentials(row: &mut [f32]) -> (f32, f32) {
             *x
         })
         .sum();
-    (max, halved(sums) + more)
-}
-
-/// The sum of eight lanes, in as few steps as there can be.
-#[inline(always)]
-fn halved(lanes: [f32; 8]) -> f32 {
-    let [a, b, c, d, e, f, g, h] = lanes;
-    ((a + e) + (c + g)) + ((b + f) + (d + h))
+    (max, Floats::load(&sums).sum() + more)
 }
 
 /// `eˣ` for x ≤ 0 to about 1e-7 relative: the bits of 2ⁿ times a polynomial on the rest (Cephes `expf`).
@@ -473,7 +466,7 @@ pub(crate) fn dot(a: &[f32], b: &[f32]) -> f32 {
             sums[i] = a[i].mul_add(b[i], sums[i]);
         }
     }
-    halved(std::array::from_fn(|lane| sums[lane] + sums[lane + 8])) + rest
+    Floats::load(&std::array::from_fn(|lane| sums[lane] + sums[lane + 8])).sum() + rest
 }
 
 #[inline]
