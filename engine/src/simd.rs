@@ -6,9 +6,9 @@
     target_feature = "fma",
     target_feature = "f16c"
 )))]
-pub use plain::{Bytes, Floats, Words, prefetch};
+pub use plain::{Bytes, Floats, Ints, Words, prefetch};
 #[cfg(all(target_arch = "x86_64", target_feature = "avx2", target_feature = "fma", target_feature = "f16c"))]
-pub use vector::{Bytes, Floats, Words, prefetch};
+pub use vector::{Bytes, Floats, Ints, Words, prefetch};
 
 #[cfg(all(target_arch = "x86_64", target_feature = "avx2", target_feature = "fma", target_feature = "f16c"))]
 mod vector {
@@ -174,11 +174,41 @@ mod vector {
             Self(std::array::from_fn(|i| avx2!(_mm256_mullo_epi16(self.0[i], _mm256_set1_epi16(by[i])))))
         }
 
-        /// The products with `x`, added up in eight lanes.
+        /// Times 2 to the `shift`, times a fraction of 15 bits, and something more.
         #[inline(always)]
-        pub fn dot(self, x: Self) -> Floats {
-            let [a, b] = std::array::from_fn(|i| avx2!(_mm256_madd_epi16(self.0[i], x.0[i])));
-            Floats(avx2!(_mm256_cvtepi32_ps(_mm256_add_epi32(a, b))))
+        pub fn scaled(self, shift: u32, fraction: i16, more: i16) -> Self {
+            Self(self.0.map(|half| {
+                avx2! {
+                    let wide = _mm256_sll_epi16(half, _mm_cvtsi32_si128(shift as i32));
+                    let product = _mm256_mulhrs_epi16(wide, _mm256_set1_epi16(fraction));
+                    _mm256_add_epi16(product, _mm256_set1_epi16(more))
+                }
+            }))
+        }
+    }
+
+    /// Eight integers of 32 bits.
+    #[derive(Clone, Copy)]
+    pub struct Ints(__m256i);
+
+    impl Ints {
+        #[inline(always)]
+        pub fn zero() -> Self {
+            Self(avx2!(_mm256_setzero_si256()))
+        }
+
+        /// `self` and the products of `a` and `x`, four in each lane.
+        #[inline(always)]
+        pub fn plus(self, a: Words, x: Words) -> Self {
+            Self(avx2! {
+                let first = _mm256_add_epi32(self.0, _mm256_madd_epi16(a.0[0], x.0[0]));
+                _mm256_add_epi32(first, _mm256_madd_epi16(a.0[1], x.0[1]))
+            })
+        }
+
+        #[inline(always)]
+        pub fn floats(self) -> Floats {
+            Floats(avx2!(_mm256_cvtepi32_ps(self.0)))
         }
     }
 
@@ -352,14 +382,38 @@ mod plain {
             Self(std::array::from_fn(|j| self.0[j] * by[j / 16]))
         }
 
-        /// The products with `x`, added up in eight lanes.
+        /// Times 2 to the `shift`, times a fraction of 15 bits, and something more.
         #[inline(always)]
-        pub fn dot(self, x: Self) -> Floats {
-            let product = |j: usize| i32::from(self.0[j]) * i32::from(x.0[j]);
-            Floats(std::array::from_fn(|lane| {
-                let first = product(2 * lane) + product(2 * lane + 1);
-                (first + product(16 + 2 * lane) + product(17 + 2 * lane)) as f32
+        pub fn scaled(self, shift: u32, fraction: i16, more: i16) -> Self {
+            let product = |x: i16| ((i32::from(x << shift) * i32::from(fraction) + (1 << 14)) >> 15) as i16;
+            Self(self.0.map(|x| product(x).wrapping_add(more)))
+        }
+    }
+
+    /// Eight integers of 32 bits.
+    #[derive(Clone, Copy, Debug, PartialEq)]
+    pub struct Ints([i32; 8]);
+
+    impl Ints {
+        #[inline(always)]
+        pub fn zero() -> Self {
+            Self([0; 8])
+        }
+
+        /// `self` and the products of `a` and `x`, four in each lane.
+        #[inline(always)]
+        pub fn plus(self, a: Words, x: Words) -> Self {
+            let product = |j: usize| i32::from(a.0[j]) * i32::from(x.0[j]);
+            Self(std::array::from_fn(|lane| {
+                let first = product(2 * lane).wrapping_add(product(2 * lane + 1));
+                let second = product(16 + 2 * lane).wrapping_add(product(17 + 2 * lane));
+                self.0[lane].wrapping_add(first).wrapping_add(second)
             }))
+        }
+
+        #[inline(always)]
+        pub fn floats(self) -> Floats {
+            Floats(self.0.map(|x| x as f32))
         }
     }
 
@@ -432,7 +486,7 @@ mod tests {
     /// What both say of the same bytes.
     macro_rules! check {
         ($lanes:ident, $bytes:expr, $more:expr, $bits:expr, $signed:expr) => {{
-            use $lanes::{Bytes, Floats, Words};
+            use $lanes::{Bytes, Floats, Ints, Words};
             let (bytes, more) = (Bytes::load($bytes), Bytes::load($more));
             let half: &[u8; 16] = $bytes.first_chunk().unwrap();
             let signed = Words::signed($signed);
@@ -444,6 +498,7 @@ mod tests {
                 Words::nibbles(half),
                 Bytes::nibbles(half).plus_sixteens($bits).words().minus(16),
                 bytes.low().words().times([-128, 31]),
+                bytes.low().words().scaled(9, -12_345, 77),
                 signed,
             ];
             all.extend(Words::both_nibbles($bytes));
@@ -462,7 +517,7 @@ mod tests {
             };
             let sums: Vec<f32> = all
                 .iter()
-                .map(|words| Floats::zero().plus(words.dot(signed).times(Floats::all(&3.0)), Floats::all(&0.5)).sum())
+                .map(|&words| Floats::zero().plus(Ints::zero().plus(words, signed).floats(), Floats::all(&0.5)).sum())
                 .collect();
             (all.into_iter().map(store).collect::<Vec<_>>(), sums, wide)
         }};

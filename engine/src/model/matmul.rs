@@ -1,7 +1,7 @@
 //! Activations times packed weights, without ever unpacking a whole matrix.
 //!
-//! Activations become 16-bit integers, 32 of them with one scale, so that a product with the weights' small
-//! integers is exact and takes half the instructions of floats. Eight bits, as llama.cpp and candle take, are not
+//! Activations become 16-bit integers, a few parts of them with one scale, so that products with the weights' small
+//! integers are exact and take half the instructions of floats. Eight bits, as llama.cpp and candle take, are not
 //! enough: a single outlier among 32, as small llama models have them, costs the other 31 their precision (SmolLM2:
 //! cosine 0.997 to the exact logits).
 
@@ -11,13 +11,20 @@ use candle_core::quantized::GgmlDType;
 use rayon::prelude::*;
 
 use super::formats::{Format, MOST_PARTS, PART, Q4_0, Q4_1, Q4K, Q5_0, Q5_1, Q5K, Q6K, Q8_0};
-use crate::simd::{Floats, Words, prefetch};
+use crate::simd::{Floats, Ints, Words, prefetch};
 
 /// Rows of weights that share each load of activations.
-const ROWS: usize = 3;
+const ROWS: usize = 4;
 
 /// Tokens that share each load of weights.
 const COLUMNS: usize = 2;
+
+/// Parts of a token's activations that share a scale where weights are unpacked first: so many products are added up
+/// as integers.
+const GROUP: usize = 2;
+
+/// The largest unpacked weight of a row: [`GROUP`] parts of such products, four a part in each lane, fit 32 bits.
+const LARGEST: i16 = 8190;
 
 /// Rows of one task for a single token.
 const TASK_ROWS: usize = 64;
@@ -38,58 +45,53 @@ struct Activations {
     parts: usize,
     /// `[n, parts]`
     q: Vec<[i16; PART]>,
-    /// `[n, parts]`
+    /// Groups of a row.
+    groups: usize,
+    /// `[n, groups]`
     scales: Vec<f32>,
-    /// Sums of the activations themselves, `[n, parts]`.
-    sums: Vec<f32>,
 }
 
 impl Activations {
-    fn new(x: &[f32], n_in: usize) -> Self {
+    /// Rounds `x`, `group` parts with one scale.
+    fn new(x: &[f32], n_in: usize, group: usize) -> Self {
         let (blocks, _) = x.as_chunks::<PART>();
         let parts = n_in / PART;
-        let mut all = Self {
-            parts,
-            q: vec![[0; PART]; blocks.len()],
-            scales: vec![0.0; blocks.len()],
-            sums: vec![0.0; blocks.len()],
-        };
-        let rows =
-            all.q.par_chunks_mut(parts).zip(all.scales.par_chunks_mut(parts)).zip(all.sums.par_chunks_mut(parts));
-        rows.zip(blocks.par_chunks(parts)).for_each(|(((q, scales), sums), x)| {
-            for (i, x) in x.iter().enumerate() {
-                (scales[i], sums[i]) = quantize(x, &mut q[i]);
+        let groups = parts.div_ceil(group);
+        let mut q = vec![[0; PART]; blocks.len()];
+        let mut scales = vec![0.0; blocks.len() / parts * groups];
+        let rows = q.par_chunks_mut(parts).zip(blocks.par_chunks(parts)).zip(scales.par_chunks_mut(groups));
+        rows.for_each(|((q, x), scales)| {
+            for ((q, x), scale) in q.chunks_mut(group).zip(x.chunks(group)).zip(scales) {
+                *scale = quantize(x, q);
             }
         });
-        all
+        Self { parts, q, groups, scales }
     }
 
-    fn row(&self, i: usize) -> (&[[i16; PART]], &[f32], &[f32]) {
-        let row = i * self.parts..(i + 1) * self.parts;
-        (&self.q[row.clone()], &self.scales[row.clone()], &self.sums[row])
+    fn row(&self, i: usize) -> (&[[i16; PART]], &[f32]) {
+        (&self.q[i * self.parts..(i + 1) * self.parts], &self.scales[i * self.groups..(i + 1) * self.groups])
     }
 }
 
-/// Rounds to integers of 16 bits; gives their scale, and the sum of the numbers themselves. In lanes, which the
-/// compiler turns into vector code.
+/// Rounds to integers of 16 bits; gives their scale. In lanes, which the compiler turns into vector code.
 #[inline(always)]
-fn quantize(x: &[f32; PART], q: &mut [i16; PART]) -> (f32, f32) {
+fn quantize(x: &[[f32; PART]], q: &mut [[i16; PART]]) -> f32 {
     let (mut most, mut sums) = ([0f32; 8], [0f32; 8]);
-    for eight in x.as_chunks::<8>().0 {
+    for eight in x.as_flattened().as_chunks::<8>().0 {
         for lane in 0..8 {
             most[lane] = most[lane].max(eight[lane].abs());
             sums[lane] += eight[lane];
         }
     }
     let most = most.into_iter().fold(0f32, f32::max);
-    let sum: f32 = sums.into_iter().sum();
     let by = if most > 0.0 { f32::from(i16::MAX) / most } else { 0.0 };
-    for (q, x) in q.iter_mut().zip(x) {
+    for (q, x) in q.as_flattened_mut().iter_mut().zip(x.as_flattened()) {
         // What is no number becomes 0 here, and its scale says so.
         *q = (x * by).round_ties_even() as i32 as i16;
     }
     // `max` leaves out what is not a number; it must reach the result all the same.
-    (if sum.is_finite() { most / f32::from(i16::MAX) } else { f32::NAN }, sum)
+    let finite = sums.into_iter().sum::<f32>().is_finite();
+    if finite { most / f32::from(i16::MAX) } else { f32::NAN }
 }
 
 /// `y[n, n_out] = x[n, n_in] Wᵀ` for the packed rows of `data`; `None` for a type that is packed in another way.
@@ -115,29 +117,30 @@ fn run<F: Format>(data: &[u8], x: &[f32], n_in: usize, n_out: usize) -> Vec<f32>
     assert_eq!(data.as_ptr().align_offset(align_of::<F>()), 0, "candle aligns its blocks");
     // SAFETY: the bytes are whole, aligned blocks of this type, which has no invalid bit patterns.
     let weights = unsafe { std::slice::from_raw_parts(data.as_ptr().cast::<F>(), n_out * row) };
-    let x = Activations::new(x, n_in);
-    match x.q.len() / x.parts {
-        1 => one(weights, &x, n_out),
-        n => many(weights, &x, n, n_out),
+    match x.len() / n_in {
+        1 => one(weights, x, n_out),
+        n => many(weights, &Activations::new(x, n_in, GROUP), n, n_out),
     }
 }
 
 /// One token: memory bounds it, so that the weights are unpacked as they come, in the order in which they lie.
-fn one<F: Format>(weights: &[F], x: &Activations, n_out: usize) -> Vec<f32> {
+fn one<F: Format>(weights: &[F], x: &[f32], n_out: usize) -> Vec<f32> {
     let mut y = vec![0f32; n_out];
     let row = weights.len() / n_out;
+    let sums: Vec<f32> = x.as_chunks::<PART>().0.iter().map(|part| part.iter().sum()).collect();
+    let x = &Activations::new(x, x.len(), 1);
     y.par_chunks_mut(TASK_ROWS).zip(weights.par_chunks(TASK_ROWS * row)).for_each(|(y, weights)| {
         for (y, weights) in y.iter_mut().zip(weights.chunks_exact(row)) {
-            *y = dot(weights, x);
+            *y = dot(weights, x, &sums);
         }
     });
     y
 }
 
-/// The dot product of a row with the first token.
+/// The dot product of a row with the only token, whose parts have these `sums`.
 #[inline(always)]
-fn dot<F: Format>(weights: &[F], x: &Activations) -> f32 {
-    let (q, scales, sums) = x.row(0);
+fn dot<F: Format>(weights: &[F], x: &Activations, sums: &[f32]) -> f32 {
+    let (q, scales) = x.row(0);
     let mut lanes = [Floats::zero(); CHAINS];
     let mut offsets = [0f32; CHAINS];
     // Blocks that take every chain as often as the others.
@@ -151,7 +154,8 @@ fn dot<F: Format>(weights: &[F], x: &Activations) -> f32 {
             let (scales, offset) = block.scales();
             block.each(|i, w| {
                 let chain = (parts(b) + i) % CHAINS;
-                lanes[chain] = lanes[chain].plus(w.dot(Words::load(&q[i])), Floats::all(&(scales[i] * by[i])));
+                lanes[chain] = lanes[chain]
+                    .plus(Ints::zero().plus(w, Words::load(&q[i])).floats(), Floats::all(&(scales[i] * by[i])));
             });
             if F::OFFSETS && F::PARTS == MOST_PARTS {
                 let (offset, sums) = (Floats::load(&offset), Floats::load(&sums.as_chunks().0[0]));
@@ -174,51 +178,73 @@ fn dot<F: Format>(weights: &[F], x: &Activations) -> f32 {
     a.and(b).and(c.and(d)).sum() + offsets.iter().sum::<f32>()
 }
 
-/// Some rows of weights, unpacked.
+/// Some rows of weights, unpacked: integers with one scale a row.
 #[derive(Default)]
 struct Tile {
-    /// `[groups, parts of a panel, ROWS]`
+    /// `[groups of rows, parts of a panel, ROWS]`
     q: Vec<[[i16; PART]; ROWS]>,
+    /// `[groups of rows]`
     scales: Vec<[f32; ROWS]>,
-    /// `[groups, ROWS, parts of a panel]`
-    offsets: Vec<f32>,
 }
 
 impl Tile {
     /// Unpacks the parts `panel` of some rows of `parts`; the last group is filled up with zeros.
     fn fill<F: Format>(&mut self, weights: &[F], parts: usize, panel: &Range<usize>) {
-        let rows = weights.len() * F::PARTS / parts;
-        let groups = rows.div_ceil(ROWS);
+        let groups = (weights.len() * F::PARTS / parts).div_ceil(ROWS);
         self.q.resize(groups * panel.len(), [[0; PART]; ROWS]);
-        self.scales.resize(groups * panel.len(), [0.0; ROWS]);
-        self.offsets.resize(groups * ROWS * panel.len(), 0.0);
-        for row in 0..groups * ROWS {
-            let (to, r) = (row / ROWS * panel.len(), row % ROWS);
-            let of_row = &mut self.offsets[row * panel.len()..(row + 1) * panel.len()];
-            if row >= rows {
-                self.scales[to..to + panel.len()].iter_mut().for_each(|scales| scales[r] = 0.0);
-                of_row.fill(0.0);
-                continue;
-            }
-            for at in panel.clone().step_by(F::PARTS) {
-                let (of_row, to) = (&mut of_row[at - panel.start..][..F::PARTS], to + at - panel.start);
-                let weights = &weights[(row * parts + at) / F::PARTS];
+        self.scales.clear();
+        self.scales.resize(groups, [0.0; ROWS]);
+        let blocks = panel.start / F::PARTS..panel.end / F::PARTS;
+        for (row, weights) in weights.chunks_exact(parts / F::PARTS).enumerate() {
+            let (group, r) = (row / ROWS, row % ROWS);
+            let weights = &weights[blocks.clone()];
+            let largest = weights.iter().map(largest).fold(0f32, f32::max);
+            let by = if largest > 0.0 { f32::from(LARGEST - 1) / largest } else { 0.0 };
+            self.scales[group][r] = largest / f32::from(LARGEST - 1);
+            for (at, weights) in weights.iter().enumerate() {
                 let (scales, offsets) = weights.scales();
                 weights.each(|i, q| {
-                    q.store(&mut self.q[to + i][r]);
-                    (self.scales[to + i][r], of_row[i]) = (scales[i], offsets[i]);
+                    let factor = scales[i] * by * const { (1 << (15 - shift::<F>())) as f32 };
+                    let (factor, offset) =
+                        (factor.round_ties_even() as i16, (offsets[i] * by).round_ties_even() as i16);
+                    q.scaled(shift::<F>(), factor, offset)
+                        .store(&mut self.q[group * panel.len() + at * F::PARTS + i][r]);
                 });
             }
         }
     }
 }
 
+/// The largest magnitude that a weight of this block can have.
+#[inline(always)]
+fn largest<F: Format>(block: &F) -> f32 {
+    let (scales, offsets) = block.scales();
+    (0..F::PARTS).fold(0f32, |most, i| {
+        let ends = [F::LEAST, F::MOST].map(|q| (scales[i] * f32::from(q) + offsets[i]).abs());
+        most.max(ends[0]).max(ends[1])
+    })
+}
+
+/// Bits that the integers of a format are moved up by, so that a scale, at most [`LARGEST`] over them, becomes a
+/// fraction of 15 bits.
+const fn shift<F: Format>() -> u32 {
+    let (least, most) = (-(F::LEAST as i32), F::MOST as i32);
+    let largest = LARGEST as i32;
+    let scale = match F::OFFSETS {
+        true => 2 * largest / (most + least),
+        false if least > most => largest / least,
+        false => largest / most,
+    };
+    (scale + 1).ilog2() + !(scale + 1).cast_unsigned().is_power_of_two() as u32
+}
+
 /// Several tokens: each tile of weights is unpacked once for all of them.
 fn many<F: Format>(weights: &[F], x: &Activations, n: usize, n_out: usize) -> Vec<f32> {
     let mut y = vec![0f32; n * n_out];
     let row = weights.len() / n_out;
-    // Panels of about the same width, of whole blocks.
-    let panel = x.parts.div_ceil(x.parts.div_ceil(PANEL_PARTS)).next_multiple_of(F::PARTS);
+    // Panels of about the same width, of whole blocks and whole groups.
+    let whole = const { if F::PARTS > GROUP { F::PARTS } else { GROUP } };
+    let panel = x.parts.div_ceil(x.parts.div_ceil(PANEL_PARTS)).next_multiple_of(whole);
     let out = SendPtr(y.as_mut_ptr());
     weights.par_chunks(TILE_ROWS * row).enumerate().for_each_init(Tile::default, |tile, (i, weights)| {
         let (first, rows) = (i * TILE_ROWS, weights.len() / row);
@@ -232,10 +258,10 @@ fn many<F: Format>(weights: &[F], x: &Activations, n: usize, n_out: usize) -> Ve
                 for token in tokens.clone().step_by(COLUMNS) {
                     let sums = match tokens.end - token {
                         1 => {
-                            let [sums] = block::<F, 1>(tile, group, x, token, &panel);
+                            let [sums] = block::<1>(tile, group, x, token, &panel);
                             [sums; COLUMNS]
                         }
-                        _ => block::<F, COLUMNS>(tile, group, x, token, &panel),
+                        _ => block::<COLUMNS>(tile, group, x, token, &panel),
                     };
                     for (c, sums) in sums.iter().enumerate().take(tokens.end - token) {
                         for r in 0..ROWS.min(rows - group * ROWS) {
@@ -252,7 +278,7 @@ fn many<F: Format>(weights: &[F], x: &Activations, n: usize, n_out: usize) -> Ve
 
 /// The dot products of the `panel` of [`ROWS`] unpacked rows with `C` tokens.
 #[inline(always)]
-fn block<F: Format, const C: usize>(
+fn block<const C: usize>(
     tile: &Tile,
     group: usize,
     x: &Activations,
@@ -260,37 +286,30 @@ fn block<F: Format, const C: usize>(
     panel: &Range<usize>,
 ) -> [[f32; ROWS]; C] {
     let tokens: [_; C] = std::array::from_fn(|c| {
-        let (q, scales, sums) = x.row(token + c);
-        (&q[panel.clone()], &scales[panel.clone()], &sums[panel.clone()])
+        let (q, scales) = x.row(token + c);
+        (&q[panel.clone()], &scales[panel.start / GROUP..])
     });
-    let of_group = group * panel.len()..(group + 1) * panel.len();
-    let (q, scales) = (&tile.q[of_group.clone()], &tile.scales[of_group]);
+    let q = &tile.q[group * panel.len()..(group + 1) * panel.len()];
     let mut lanes = [[Floats::zero(); ROWS]; C];
-    let mut more = [[0f32; ROWS]; C];
-    for i in 0..panel.len() {
-        // What the tokens need stays in registers, beside the sums, while the rows pass.
-        let x: [_; C] = std::array::from_fn(|c| Words::load(&tokens[c].0[i]));
-        let by: [_; C] = std::array::from_fn(|c| Floats::all(&tokens[c].1[i]));
-        for r in 0..ROWS {
-            let (w, scale) = (Words::load(&q[i][r]), Floats::all(&scales[i][r]));
-            for c in 0..C {
-                lanes[c][r] = lanes[c][r].plus(w.dot(x[c]).times(scale), by[c]);
-            }
-        }
-    }
-    if F::OFFSETS {
-        for r in 0..ROWS {
-            let (offsets, rest) = tile.offsets[(group * ROWS + r) * panel.len()..][..panel.len()].as_chunks();
-            for c in 0..C {
-                let (sums, rest_of_sums) = tokens[c].2.as_chunks();
-                for (offsets, sums) in offsets.iter().zip(sums) {
-                    lanes[c][r] = lanes[c][r].plus(Floats::load(offsets), Floats::load(sums));
+    for (g, q) in q.chunks(GROUP).enumerate() {
+        let mut sums = [[Ints::zero(); ROWS]; C];
+        for (i, q) in q.iter().enumerate() {
+            let x: [_; C] = std::array::from_fn(|c| Words::load(&tokens[c].0[g * GROUP + i]));
+            for r in 0..ROWS {
+                let w = Words::load(&q[r]);
+                for c in 0..C {
+                    sums[c][r] = sums[c][r].plus(w, x[c]);
                 }
-                more[c][r] = rest.iter().zip(rest_of_sums).map(|(offset, sum)| offset * sum).sum();
+            }
+        }
+        for c in 0..C {
+            let by = Floats::all(&tokens[c].1[g]);
+            for r in 0..ROWS {
+                lanes[c][r] = lanes[c][r].plus(sums[c][r].floats(), by);
             }
         }
     }
-    std::array::from_fn(|c| std::array::from_fn(|r| lanes[c][r].sum() + more[c][r]))
+    std::array::from_fn(|c| std::array::from_fn(|r| lanes[c][r].sum() * tile.scales[group][r]))
 }
 
 /// Lets tasks write disjoint columns of one matrix.
@@ -340,15 +359,23 @@ mod tests {
                 for (at, got) in got.iter().enumerate() {
                     let (x, w) = (&x[at / n_out * n_in..][..n_in], &plain[at % n_out * n_in..][..n_in]);
                     let want: f64 = x.iter().zip(w).map(|(&x, &w)| f64::from(x) * f64::from(w)).sum();
-                    // Rounding to a step of each part is all that may be lost: six standard deviations of it.
+                    // Rounding of activations to a step of their group, and of weights to one of their row, is all
+                    // that may be lost: six standard deviations of it.
+                    let largest = |x: &[f32]| x.iter().fold(0f64, |most, x| most.max(f64::from(x.abs())));
+                    let squares = |x: &[f32], less: f32| x.iter().map(|x| f64::from(x - less).powi(2)).sum::<f64>();
                     let lost = |(x, w): (&[f32], &[f32])| {
-                        let most = x.iter().fold(0f32, |most, x| most.max(x.abs()));
-                        let step = f64::from(most) / f64::from(i16::MAX);
+                        let step = largest(x) / f64::from(i16::MAX);
                         // What is added apart, as an offset, takes the activations as they are.
-                        let apart = if offsets { w.iter().copied().fold(0.0, f32::min) } else { 0.0 };
-                        step * step / 12.0 * w.iter().map(|w| f64::from(w - apart).powi(2)).sum::<f64>()
+                        let apart = if offsets && n == 1 { w.iter().copied().fold(0.0, f32::min) } else { 0.0 };
+                        step * step / 12.0 * squares(w, apart)
                     };
-                    let variance: f64 = x.chunks(PART).zip(w.chunks(PART)).map(lost).sum();
+                    let group = if n == 1 { PART } else { PART * GROUP };
+                    let mut variance: f64 = x.chunks(group).zip(w.chunks(group)).map(lost).sum();
+                    if n > 1 {
+                        // Integer, scale and offset are rounded.
+                        let step = 1.2 * largest(w) / f64::from(LARGEST);
+                        variance += 3.0 * step * step / 12.0 * squares(x, 0.0);
+                    }
                     let (off, most) = ((f64::from(*got) - want).abs(), 6.0 * variance.sqrt() + 1e-6 * want.abs());
                     assert!(off <= most, "{dtype:?} {n}×{n_out}: {got} is {off:e} from {want}, over {most:e}");
                 }
