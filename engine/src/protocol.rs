@@ -47,12 +47,13 @@ pub enum Request {
         /// For instance the pages of a document.
         texts: Vec<String>,
     },
-    /// Prefills what is new in `messages` and answers the last one. Answered by [`Event::Accepted`];
-    /// ends with [`Event::Finished`] or [`Event::Failed`] for that session.
+    /// Prefills what is new in `messages` and answers the last one, or goes on with it where it is an answer that
+    /// ended early. Answered by [`Event::Accepted`]; ends with [`Event::Finished`] or [`Event::Failed`] for that
+    /// session.
     Send {
         /// The conversation; made on first use.
         session: SessionId,
-        /// The whole conversation so far, the question last.
+        /// The whole conversation so far, the question last, or what there is of the answer to it.
         messages: Vec<Message>,
         /// How the cache is to behave from here on.
         cache: CacheOptions,

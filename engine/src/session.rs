@@ -20,6 +20,7 @@ use crate::protocol::{
     TurnStats,
 };
 use crate::sampler::Sampler;
+use crate::tokenizer::Special;
 
 /// Progress and cache states are reported at most this often.
 const REPORT_EVERY: Duration = Duration::from_millis(60);
@@ -184,8 +185,8 @@ impl Session {
         cache_event(&self.id, self.context.cache_mut())
     }
 
-    /// Prefills what is new in `messages` and answers the last one. Everything worth showing goes to `emit`;
-    /// [`Event::Finished`] comes last.
+    /// Prefills what is new in `messages` and answers the last one, or goes on with it where it is an answer that
+    /// ended early. Everything worth showing goes to `emit`; [`Event::Finished`] comes last.
     ///
     /// # Errors
     /// For options that cannot work, a template that cannot be rendered, or a device that fails. Whatever
@@ -200,11 +201,18 @@ impl Session {
     ) -> Result<Answer> {
         let started = Instant::now();
         let mut sampler = Sampler::new(sampling)?;
-        let (built, reused) = self.begin(messages, options, false, emit)?;
+        let (messages, begun) = begun(messages);
+        let Begun { built, reused, answer } = self.begin(messages, begun, options, false, emit)?;
 
-        let mut stats = TurnStats { prefilled: built.ids.len() as u32 - reused, ..TurnStats::default() };
+        let n = built.ids.len() as u32;
+        let mut stats = TurnStats { prefilled: n - reused, generated: n - answer, ..TurnStats::default() };
         let ask = ask(&built.spans, messages).max(reused);
-        let logits = match self.prefill(&built.ids[reused as usize..], Some(ask), emit) {
+        let logits = match &built.ids[reused as usize..] {
+            // An answer goes on in the turn that it began in: what the question brought back stays.
+            &[last] if begun.is_some() => self.context.step(last),
+            rest => self.prefill(rest, Some(ask), emit),
+        };
+        let logits = match logits {
             Ok(logits) => logits,
             Err(Error::Stopped) => {
                 stats.prefilled = self.context.cache().n_seen().saturating_sub(reused);
@@ -220,19 +228,17 @@ impl Session {
             emit(Event::Recalled { session: self.id.clone(), passages });
         }
 
-        let mut reply = Reply { ids: Vec::new(), text: String::new(), started, first: None };
+        let ids = built.ids[answer as usize..].to_vec();
+        let text = begun.map(|message| message.text.clone()).unwrap_or_default();
+        let mut reply = Reply { before: ids.len(), ids, text, started, first: None };
         let reason = self.generate(logits, &mut sampler, max_tokens, &mut reply, emit)?;
         stats.generated = reply.ids.len() as u32;
         stats.ttft_s = reply.first.unwrap_or(started).duration_since(started).as_secs_f32();
         stats.tok_s = reply.tok_s();
-        let end = built.ids.len() as u32 + stats.generated;
+        let end = answer + stats.generated;
         let mut spans = built.spans;
-        spans.push(Span {
-            start: built.ids.len() as u32,
-            end,
-            message: Some(messages.len() as u32),
-            kind: SpanKind::Text { role: Role::Assistant },
-        });
+        spans.retain(|span| span.start < answer);
+        spans.push(answer_span(answer..end, messages));
         emit(Event::Layout { session: self.id.clone(), n_tokens: end, reused, spans });
         self.replies.insert(messages.len(), (reply.text.clone(), reply.ids));
         Ok(self.finish(reply.text, reason, stats, emit))
@@ -244,7 +250,7 @@ impl Session {
     /// # Errors
     /// As [`Session::send`].
     pub fn read_ahead(&mut self, messages: &[Message], options: &CacheOptions, emit: Emit) -> Result<()> {
-        let (built, reused) = self.begin(messages, options, true, emit)?;
+        let Begun { built, reused, .. } = self.begin(messages, None, options, true, emit)?;
         let rest = &built.ids[reused as usize..];
         match rest.is_empty() {
             true => Ok(()),
@@ -256,12 +262,20 @@ impl Session {
     }
 
     /// Puts the conversation into tokens, goes back to where they part from the cache, and says how many need no
-    /// prefill. `ahead` leaves out the question.
-    fn begin(&mut self, messages: &[Message], options: &CacheOptions, ahead: bool, emit: Emit) -> Result<(Built, u32)> {
+    /// prefill. `ahead` leaves out the question; `begun` is an answer to it that is to go on.
+    fn begin(
+        &mut self,
+        messages: &[Message],
+        begun: Option<&Message>,
+        options: &CacheOptions,
+        ahead: bool,
+        emit: Emit,
+    ) -> Result<Begun> {
         if messages.last().is_none_or(|last| last.role != Role::User) {
             return Err(Error::Empty);
         }
-        self.replies.retain(|&i, (text, _)| messages.get(i).is_some_and(|message| message.text == *text));
+        let said = |i: usize| messages.get(i).or(begun.filter(|_| i == messages.len()));
+        self.replies.retain(|&i, (text, _)| said(i).is_some_and(|message| message.text == *text));
         let model = self.context.model().clone();
         let replies = &self.replies;
         let mut built =
@@ -270,6 +284,13 @@ impl Session {
             let end = ask(&built.spans, messages);
             built.ids.truncate(end as usize);
             built.spans.retain(|span| span.end <= end);
+        }
+        let answer = built.ids.len() as u32;
+        if let Some(begun) = begun {
+            let encode = || model.tokenizer.encode_after(&begun.text, Special::AsText, built.ids.last().copied());
+            let ids = replies.get(&messages.len()).map_or_else(encode, |(_, ids)| ids.clone());
+            built.ids.extend(ids);
+            built.spans.push(answer_span(answer..built.ids.len() as u32, messages));
         }
 
         if options.kv == self.context.cache().options().kv {
@@ -290,7 +311,7 @@ impl Session {
             reused,
             spans: built.spans.clone(),
         });
-        Ok((built, reused))
+        Ok(Begun { built, reused, answer })
     }
 
     /// Goes back to where `ids` and the cache part ways, and says how many tokens need no prefill. Where an
@@ -345,13 +366,16 @@ impl Session {
     ) -> Result<FinishReason> {
         let model = self.context.model().clone();
         let mut decoder = model.tokenizer.decoder();
+        for &id in &reply.ids {
+            decoder.push(id);
+        }
         let mut said = self.context.ids().to_vec();
         let mut reported = Instant::now();
         let reason = loop {
             if self.control.stopped() {
                 break FinishReason::Stopped;
             }
-            if reply.ids.len() as u32 >= max_tokens {
+            if (reply.ids.len() - reply.before) as u32 >= max_tokens {
                 break FinishReason::Length;
             }
             let id = sampler.sample(&logits, &said)?;
@@ -461,9 +485,33 @@ fn prefill_event(session: &SessionId, done: f32, total: f32, mode: PrefillMode, 
     Event::Prefill { session: session.clone(), done: done as u32, total: total as u32, tok_s, remaining_s, mode }
 }
 
+/// The tokens of a turn, up to where new ones are to be generated.
+struct Begun {
+    built: Built,
+    /// Tokens that need no prefill.
+    reused: u32,
+    /// Where the answer begins.
+    answer: u32,
+}
+
+/// The conversation, and the answer at its end that is to go on.
+fn begun(messages: &[Message]) -> (&[Message], Option<&Message>) {
+    match messages.split_last() {
+        Some((last, before)) if last.role == Role::Assistant => (before, Some(last)),
+        _ => (messages, None),
+    }
+}
+
+fn answer_span(range: Range<u32>, messages: &[Message]) -> Span {
+    let (message, kind) = (Some(messages.len() as u32), SpanKind::Text { role: Role::Assistant });
+    Span { start: range.start, end: range.end, message, kind }
+}
+
 /// An answer while it is being written.
 struct Reply {
     ids: Vec<u32>,
+    /// Those of them that an earlier turn wrote.
+    before: usize,
     text: String,
     started: Instant,
     first: Option<Instant>,
@@ -478,7 +526,7 @@ impl Reply {
     /// Tokens a second since the first.
     fn tok_s(&self) -> f32 {
         let seconds = self.first.unwrap_or(self.started).elapsed().as_secs_f32();
-        self.ids.len().saturating_sub(1) as f32 / seconds.max(1e-6)
+        (self.ids.len() - self.before).saturating_sub(1) as f32 / seconds.max(1e-6)
     }
 }
 

@@ -63,6 +63,33 @@ fn editing_or_branching_at_any_message_reads_only_what_is_new() {
 }
 
 #[test]
+fn an_answer_that_ended_early_goes_on_as_if_it_had_not() {
+    let options = options(160);
+    let question = opening("Who is Bingley?");
+    let send = |session: &mut Session, messages: &[Message], max_tokens: u32| {
+        session.send(messages, &options, &greedy(), max_tokens, &mut |_| {}).unwrap()
+    };
+    let (mut straight, _) = session(160);
+    let whole = send(&mut straight, std::slice::from_ref(&question), 40);
+
+    let (mut stopping, _) = session(160);
+    let begun = send(&mut stopping, std::slice::from_ref(&question), 25);
+    assert!(whole.text.starts_with(&begun.text) && begun.text.len() < whole.text.len());
+    let rest = send(&mut stopping, &[question.clone(), assistant(&begun.text)], 15);
+    assert_eq!(rest.text, whole.text);
+    assert_eq!((rest.stats.prefilled, rest.stats.generated), (1, 40), "nothing was read again");
+    // What comes after knows the answer as one.
+    let next = [question.clone(), assistant(&rest.text), user("And Mrs. Bennet?")];
+    assert!(send(&mut stopping, &next, 4).stats.prefilled < 24);
+
+    // Where the cache is gone the text is read again, and the answer still goes on.
+    let (mut fresh, _) = session(160);
+    let again = send(&mut fresh, &[question, assistant(&begun.text)], 8);
+    assert!(again.text.starts_with(&begun.text) && again.text.len() > begun.text.len());
+    assert!(again.stats.prefilled > 500);
+}
+
+#[test]
 fn a_document_can_be_read_before_the_question_is_known() {
     let options = options(160);
     let (mut session, _) = session(160);

@@ -8,12 +8,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use engine::protocol::{Event, FinishReason, Request, SessionId, TurnStats, WorkerMemory};
+use engine::protocol::{CacheOptions, Event, FinishReason, Request, Sampling, SessionId, TurnStats, WorkerMemory};
+use rusqlite::Connection;
 use tokio::sync::{Mutex, mpsc, watch};
 use tokio::time::{Instant, sleep_until};
 
-use crate::api::{AppEvent, Chat, Question, Sent, Status};
-use crate::chats::{self, Ending, Store};
+use crate::api::{Again, AgainHow, AppEvent, Chat, Question, Sent, Status};
+use crate::chats::{self, Asked, Ending, Store};
 use crate::error::Problem;
 use crate::events::Outbox;
 use crate::models;
@@ -47,6 +48,13 @@ struct Running {
     generated: u32,
 }
 
+/// How an answer is to be written.
+struct Terms {
+    cache: CacheOptions,
+    sampling: Sampling,
+    max_tokens: u32,
+}
+
 impl Answers {
     /// Takes in `notices` until the worker's supervisor ends.
     pub fn start(store: Store, outbox: Outbox, worker: Worker, notices: mpsc::UnboundedReceiver<Notice>) -> Self {
@@ -66,50 +74,68 @@ impl Answers {
     /// # Errors
     /// When there is nothing to send, no model to send it to, or the chat is still being answered.
     pub async fn send(&self, question: Question) -> Result<Sent, Problem> {
-        let Question { chat, text, documents, cache, sampling, max_tokens } = question;
+        let Question { chat, edits, text, documents, cache, sampling, max_tokens } = question;
         if text.trim().is_empty() {
             return Err(Problem::EmptyQuestion);
         }
+        let asked = Asked { chat, edits, text, attachments: documents };
+        let terms = Terms { cache, sampling, max_tokens };
+        self.begin(asked.chat.clone(), terms, move |db| chats::ask(db, &asked)).await
+    }
+
+    /// Has an answer written anew, or its rest.
+    ///
+    /// # Errors
+    /// As [`Answers::send`], and when nothing is missing from an answer that is to be continued.
+    pub async fn again(&self, again: Again) -> Result<Sent, Problem> {
+        let Again { chat, answer, how, cache, sampling, max_tokens } = again;
+        self.begin(Some(chat.clone()), Terms { cache, sampling, max_tokens }, move |db| match how {
+            AgainHow::Anew => chats::answer_anew(db, &chat, answer),
+            AgainHow::Continue => chats::take_up(db, &chat, answer),
+        })
+        .await
+    }
+
+    /// Stores what `store` makes of it, and has the answer written as soon as a model is ready.
+    async fn begin(
+        &self,
+        chat: Option<String>,
+        terms: Terms,
+        store: impl FnOnce(&mut Connection) -> Result<Sent, Problem> + Send + 'static,
+    ) -> Result<Sent, Problem> {
         answerable(self.worker.status())?;
         let mut running = self.running.lock().await;
-        if chat.as_ref().is_some_and(|chat| running.contains_key(chat)) {
+        if chat.is_some_and(|chat| running.contains_key(&chat)) {
             return Err(Problem::Busy);
         }
-        let (summary, question, answer) = self.store.run(move |db| chats::ask(db, chat, &text, &documents)).await?;
-        let session = summary.id.clone();
-        running
-            .insert(session.clone(), Running { answer: answer.id, sent: false, unsaved: String::new(), generated: 0 });
+        let sent = self.store.run(store).await?;
+        let (session, id) = (sent.chat.id.clone(), sent.answer.id);
+        running.insert(session.clone(), Running { answer: id, sent: false, unsaved: String::new(), generated: 0 });
         drop(running);
         self.outbox.push(AppEvent::ChatsChanged);
 
         let deliverer = self.clone();
-        let id = answer.id;
         tokio::spawn(async move {
-            let request = |messages| Request::Send { session: session.clone(), messages, cache, sampling, max_tokens };
-            if let Err(problem) = deliverer.deliver(&session, id, request).await {
+            if let Err(problem) = deliverer.deliver(&session, id, terms).await {
                 deliverer.fail(&session, id, problem.code(), &problem.to_string()).await;
             }
         });
-        Ok(Sent { chat: summary, question, answer })
+        Ok(sent)
     }
 
     /// Waits for the model and gives the question to it.
-    async fn deliver(
-        &self,
-        session: &str,
-        id: i64,
-        request: impl FnOnce(Vec<engine::protocol::Message>) -> Request,
-    ) -> Result<(), Problem> {
+    async fn deliver(&self, session: &str, id: i64, terms: Terms) -> Result<(), Problem> {
         answerable(self.worker.settled().await)?;
-        let chat = session.to_owned();
-        let messages = self.store.run(move |db| chats::messages_before(db, &chat, id)).await?;
+        let messages = self.store.run(move |db| chats::conversation(db, id)).await?;
+        let Terms { cache, sampling, max_tokens } = terms;
+        let request = Request::Send { session: session.to_owned(), messages, cache, sampling, max_tokens };
         let reply = {
             let mut running = self.running.lock().await;
             match running.get_mut(session) {
                 // Under the lock: a stop that comes now reaches the worker after the question.
                 Some(entry) if entry.answer == id => {
                     entry.sent = true;
-                    self.worker.submit(request(messages))
+                    self.worker.submit(request)
                 }
                 _ => return Ok(()),
             }
@@ -167,6 +193,17 @@ impl Answers {
             message.generated = generated;
         }
         Ok(chat)
+    }
+
+    /// Shows the branch of a chat that a message stands in.
+    ///
+    /// # Errors
+    /// When the chat is being answered, or the message is not in it.
+    pub async fn show_branch(&self, chat: String, message: i64) -> Result<Chat, Problem> {
+        if self.running.lock().await.contains_key(&chat) {
+            return Err(Problem::Busy);
+        }
+        self.store.run(move |db| chats::show_branch(db, &chat, message)).await
     }
 
     /// Deletes a chat, and stops what is being written in it.

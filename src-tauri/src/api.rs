@@ -199,7 +199,7 @@ pub struct ChatSummary {
 pub struct Chat {
     /// Its line in the list.
     pub summary: ChatSummary,
-    /// Oldest first.
+    /// Those of the branch that is shown, oldest first.
     pub messages: Vec<StoredMessage>,
 }
 
@@ -209,6 +209,12 @@ pub struct StoredMessage {
     /// Unique over all chats.
     #[ts(type = "number")]
     pub id: i64,
+    /// The message that it follows.
+    #[ts(type = "number | null")]
+    pub parent: Option<i64>,
+    /// All messages that follow the same one, itself among them, in the order in which they were made.
+    #[ts(type = "number[]")]
+    pub siblings: Vec<i64>,
     /// Who speaks.
     pub role: Role,
     /// Markdown.
@@ -243,6 +249,10 @@ pub struct DocumentInfo {
 pub struct Question {
     /// The chat; `null` makes a new one.
     pub chat: Option<String>,
+    /// The question that this one stands in for, in a branch beside it and with its documents; `null` asks at the
+    /// end of the branch that is shown.
+    #[ts(type = "number | null")]
+    pub edits: Option<i64>,
     /// What is asked.
     pub text: String,
     /// New documents, with the tokens of each as the chip showed them.
@@ -255,6 +265,34 @@ pub struct Question {
     pub max_tokens: u32,
 }
 
+/// A wish for more than the answer that is there.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS)]
+pub struct Again {
+    /// The chat.
+    pub chat: String,
+    /// The answer.
+    #[ts(type = "number")]
+    pub answer: i64,
+    /// What is to be done.
+    pub how: AgainHow,
+    /// How the cache is to behave.
+    pub cache: CacheOptions,
+    /// How tokens are chosen.
+    pub sampling: Sampling,
+    /// What is written now ends after so many tokens at the latest.
+    pub max_tokens: u32,
+}
+
+/// See [`Again::how`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, TS)]
+#[serde(rename_all = "snake_case")]
+pub enum AgainHow {
+    /// Another answer to the same question, in a branch beside this one.
+    Anew,
+    /// The rest of an answer that ended early.
+    Continue,
+}
+
 /// A document on its way to the model.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS)]
 pub struct Attachment {
@@ -264,14 +302,14 @@ pub struct Attachment {
     pub tokens: u32,
 }
 
-/// Where a sent question went.
+/// Where a sent question went: the branch that is shown ends with these two messages.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS)]
 pub struct Sent {
     /// The chat, also when it was made just now.
     pub chat: ChatSummary,
     /// The question as kept.
     pub question: StoredMessage,
-    /// The answer, still empty; the worker's tokens for this session belong to it.
+    /// The answer, empty or begun; the worker's tokens for this session belong to it.
     pub answer: StoredMessage,
 }
 

@@ -18,6 +18,7 @@ fn export(into: &Path) -> Result<(), ExportError> {
     api::ModelEntry::export_all(&config)?;
     api::Chat::export_all(&config)?;
     api::Question::export_all(&config)?;
+    api::Again::export_all(&config)?;
     api::Sent::export_all(&config)?;
     api::PickedFile::export_all(&config)?;
     Passage::export_all(&config)?;

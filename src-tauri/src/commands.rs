@@ -8,7 +8,7 @@ use tauri::{AppHandle, State, Url};
 use tauri_plugin_dialog::DialogExt;
 use tokio::sync::oneshot;
 
-use crate::api::{ApiError, AppEvent, AppInfo, Chat, ChatSummary, ModelEntry, PickedFile, Question, Sent};
+use crate::api::{Again, ApiError, AppEvent, AppInfo, Chat, ChatSummary, ModelEntry, PickedFile, Question, Sent};
 use crate::chats;
 use crate::error::Problem;
 use crate::files;
@@ -105,6 +105,18 @@ pub async fn delete_chat(shell: State<'_, Shell>, id: String) -> Result<()> {
 #[tauri::command]
 pub async fn send(shell: State<'_, Shell>, question: Question) -> Result<Sent> {
     Ok(shell.answers.send(question).await?)
+}
+
+/// Has an answer written anew, or its rest; it arrives as events.
+#[tauri::command]
+pub async fn answer_again(shell: State<'_, Shell>, again: Again) -> Result<Sent> {
+    Ok(shell.answers.again(again).await?)
+}
+
+/// Shows the branch of a chat that a message stands in.
+#[tauri::command]
+pub async fn show_branch(shell: State<'_, Shell>, chat: String, message: i64) -> Result<Chat> {
+    Ok(shell.answers.show_branch(chat, message).await?)
 }
 
 /// Ends a chat's answer.

@@ -26,6 +26,12 @@ pub enum Problem {
     /// A chat that was deleted meanwhile, for instance by another window on the same data folder.
     #[error("This chat is no longer there; choose another one.")]
     NoSuchChat,
+    /// A message that is not in the chat it was looked for in.
+    #[error("This message is no longer there; open the chat again.")]
+    NoSuchMessage,
+    /// An answer that nothing is missing from, or that the chat has gone on from.
+    #[error("This answer cannot be continued; ask again, or have it written anew.")]
+    Complete,
     /// A second question while the first is being answered.
     #[error("This chat is still being answered; wait for the end or stop it first.")]
     Busy,
@@ -115,6 +121,8 @@ impl Problem {
             Self::Migration(_) => "store_version",
             Self::Folder { .. } => "folder",
             Self::NoSuchChat => "no_such_chat",
+            Self::NoSuchMessage => "no_such_message",
+            Self::Complete => "complete",
             Self::Busy => "busy",
             Self::EmptyQuestion => "empty_question",
             Self::EmptyTitle => "empty_title",

@@ -34,6 +34,8 @@ pub fn run() -> tauri::Result<()> {
             commands::rename_chat,
             commands::delete_chat,
             commands::send,
+            commands::answer_again,
+            commands::show_branch,
             commands::stop,
             commands::set_budget,
             commands::pin,

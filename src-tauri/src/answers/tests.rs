@@ -58,6 +58,7 @@ fn is_end(event: &AppEvent) -> bool {
 fn question(chat: Option<&str>, text: &str) -> Question {
     Question {
         chat: chat.map(str::to_owned),
+        edits: None,
         text: text.to_owned(),
         documents: vec![],
         cache: CacheOptions::default(),
@@ -84,6 +85,46 @@ async fn a_question_is_answered_and_kept_and_the_next_one_sends_the_whole_chat()
     desk.answers.send(question(Some(&sent.chat.id), "And then?")).await.unwrap();
     let chat = desk.ended(&sent.chat.id).await;
     assert_eq!(chat.messages[3].text, "3 messages, the last: And then?");
+}
+
+#[tokio::test]
+async fn a_question_is_edited_an_answer_written_anew_and_a_cut_one_continued() {
+    let desk = Desk::new("healthy");
+    let sent = desk.answers.send(question(None, "What?")).await.unwrap();
+    let id = sent.chat.id.clone();
+    desk.ended(&id).await;
+    desk.answers.send(question(Some(&id), "And?")).await.unwrap();
+    desk.ended(&id).await;
+
+    let again = |answer: i64, how: AgainHow| Again {
+        chat: id.clone(),
+        answer,
+        how,
+        cache: CacheOptions::default(),
+        sampling: Sampling::default(),
+        max_tokens: 64,
+    };
+    desk.answers.again(again(sent.answer.id, AgainHow::Anew)).await.unwrap();
+    let chat = desk.ended(&id).await;
+    assert_eq!(chat.messages.len(), 2);
+    assert_eq!(chat.messages[1].text, "1 messages, the last: What?");
+    assert_eq!(chat.messages[1].siblings.len(), 2);
+
+    desk.answers.send(Question { edits: Some(sent.question.id), ..question(Some(&id), "Who?") }).await.unwrap();
+    let chat = desk.ended(&id).await;
+    let said: Vec<_> = chat.messages.iter().map(|message| message.text.as_str()).collect();
+    assert_eq!(said, ["Who?", "1 messages, the last: Who?"]);
+    let back = desk.answers.show_branch(id.clone(), sent.answer.id).await.unwrap();
+    assert_eq!(back.messages.len(), 4);
+
+    let last = back.messages[3].id;
+    assert_eq!(desk.answers.again(again(last, AgainHow::Continue)).await.unwrap_err().code(), "complete");
+    let cut = "UPDATE messages SET finish = 'length', text = 'It' WHERE id = ?1";
+    desk.store.run(move |db| Ok(db.execute(cut, [last])?)).await.unwrap();
+    desk.answers.again(again(last, AgainHow::Continue)).await.unwrap();
+    let chat = desk.ended(&id).await;
+    assert_eq!(chat.messages[3].text, "It4 messages, the last: It", "the rest stands after what was there");
+    assert_eq!(chat.messages[3].finish, Some(FinishReason::Eos));
 }
 
 #[tokio::test]
@@ -149,6 +190,8 @@ async fn a_second_question_waits_for_the_first_and_one_that_waits_for_the_model_
     let sent = desk.answers.send(question(None, "First")).await.unwrap();
     let second = desk.answers.send(question(Some(&sent.chat.id), "Second")).await;
     assert_eq!(second.unwrap_err().code(), "busy");
+    let switched = desk.answers.show_branch(sent.chat.id.clone(), sent.question.id).await;
+    assert_eq!(switched.unwrap_err().code(), "busy");
     desk.answers.stop(&sent.chat.id).await.unwrap();
     let chat = desk.ended(&sent.chat.id).await;
     assert_eq!((chat.messages[1].finish, chat.messages[1].text.as_str()), (Some(FinishReason::Stopped), ""));

@@ -1,5 +1,14 @@
 import type { Api, DragEvent } from '../../src/lib/ipc/api';
-import type { AppEvent, Chat, ModelEntry, ModelInfo, StoredMessage } from '../../src/lib/ipc/types';
+import type {
+  AppEvent,
+  CacheOptions,
+  Chat,
+  ChatSummary,
+  ModelEntry,
+  ModelInfo,
+  StoredMessage,
+} from '../../src/lib/ipc/types';
+import { Tree } from './tree';
 import { FakeWorker } from './worker';
 
 export const REPLY = `The guide describes **three ways to change the budget**:
@@ -74,6 +83,8 @@ export function message(
 ): StoredMessage {
   return {
     id,
+    parent: null,
+    siblings: [id],
     role,
     text,
     documents: [],
@@ -96,6 +107,11 @@ export interface PreviewOptions {
   chats?: Chat[];
 }
 
+interface Kept {
+  summary: ChatSummary;
+  tree: Tree;
+}
+
 /** An `Api` without a shell, for the preview and for tests. */
 export class PreviewApi implements Api {
   readonly calls: [name: string, ...args: unknown[]][] = [];
@@ -105,7 +121,7 @@ export class PreviewApi implements Api {
   #emit: (events: AppEvent[]) => void = () => undefined;
   #drag: (event: DragEvent) => void = () => undefined;
   #model: ModelInfo | null;
-  readonly #chats: Map<string, Chat>;
+  readonly #chats: Map<string, Kept>;
   readonly #files: Map<string, ArrayBuffer>;
   readonly #worker: FakeWorker;
   #ids = 100;
@@ -113,7 +129,9 @@ export class PreviewApi implements Api {
   constructor({ model = MODEL, pace = 1, files = new Map(), chats = [] }: PreviewOptions = {}) {
     this.#model = model;
     this.#files = files;
-    this.#chats = new Map(chats.map((chat) => [chat.summary.id, chat]));
+    this.#chats = new Map(
+      chats.map(({ summary, messages }) => [summary.id, { summary, tree: new Tree(messages) }]),
+    );
     const pause = (ms: number) =>
       pace === 0 ? Promise.resolve() : new Promise<void>((done) => setTimeout(done, ms * pace));
     this.#worker = new FakeWorker((event) => this.emit({ type: 'worker', event }), pause);
@@ -200,7 +218,7 @@ export class PreviewApi implements Api {
   openChat(id: string): Promise<Chat> {
     const chat = this.#chats.get(id);
     if (!chat) return Promise.reject(new Error('There is no such chat.'));
-    return Promise.resolve(structuredClone(chat));
+    return Promise.resolve(structuredClone({ summary: chat.summary, messages: chat.tree.path() }));
   }
 
   renameChat(id: string, title: string): Promise<void> {
@@ -221,31 +239,60 @@ export class PreviewApi implements Api {
     const id = question.chat ?? `chat-${this.#id()}`;
     let chat = this.#chats.get(id);
     if (!chat) {
-      chat = {
-        summary: { id, title: question.text.slice(0, 48), updated_ms: Date.now() },
-        messages: [],
-      };
+      const summary = { id, title: question.text.slice(0, 48), updated_ms: Date.now() };
+      chat = { summary, tree: new Tree([]) };
       this.#chats.set(id, chat);
     }
+    const edited = question.edits === null ? undefined : chat.tree.find(question.edits);
     const asked = message(this.#id(), 'user', question.text, {
-      documents: question.documents.map(({ document, tokens }) => ({
-        name: document.name,
-        pages: document.pages.length,
-        tokens,
-      })),
+      documents:
+        edited?.documents ??
+        question.documents.map(({ document, tokens }) => ({
+          name: document.name,
+          pages: document.pages.length,
+          tokens,
+        })),
     });
-    const answer = message(this.#id(), 'assistant', '', { writing: true });
-    chat.messages.push(asked);
-    const soFar = structuredClone(chat.messages);
-    chat.messages.push(answer);
+    chat.tree.add(asked, edited ? edited.parent : chat.tree.leaf);
+    return this.#answer(chat, asked, question.cache);
+  }
+
+  answerAgain(again: Parameters<Api['answerAgain']>[0]): ReturnType<Api['send']> {
+    this.calls.push(['answerAgain', again]);
+    const chat = this.#chats.get(again.chat);
+    const answer = chat?.tree.find(again.answer);
+    const asked = chat?.tree.find(answer?.parent ?? -1);
+    if (!chat || !answer || !asked) return Promise.reject(new Error('There is no such message.'));
+    return this.#answer(chat, asked, again.cache, again.how === 'continue' ? answer : undefined);
+  }
+
+  showBranch(id: string, message: number): Promise<Chat> {
+    this.calls.push(['showBranch', id, message]);
+    this.#chats.get(id)?.tree.show(message);
+    return this.openChat(id);
+  }
+
+  #answer(
+    { summary, tree }: Kept,
+    question: StoredMessage,
+    cache: CacheOptions,
+    begun?: StoredMessage,
+  ): ReturnType<Api['send']> {
+    const answer = begun ?? message(this.#id(), 'assistant', '');
+    if (!begun) tree.add(answer, question.id);
+    const path = tree.path();
+    const soFar = structuredClone(path.slice(0, -1));
+    answer.writing = true;
+    answer.finish = null;
+    const sent = structuredClone({ chat: summary, question, answer });
     if (!this.hold)
-      void this.#worker.answer(id, soFar, question.cache, REPLY).then((text) => {
-        answer.text = text;
+      void this.#worker.answer(summary.id, soFar, cache, REPLY).then((text) => {
+        answer.text += text;
         answer.finish = 'eos';
         answer.writing = false;
       });
     this.emit({ type: 'chats_changed' });
-    return Promise.resolve(structuredClone({ chat: chat.summary, question: asked, answer }));
+    return Promise.resolve(sent);
   }
 
   stop(chat: string): Promise<void> {

@@ -8,7 +8,7 @@ const token = (text: string, generated: number) =>
 
 test('an answer grows token by token and keeps its time to the first', () => {
   const session = new Session('s');
-  session.begin(options, 1000);
+  session.begin(options, '', 1000);
   session.apply(
     { type: 'prefill', session: 's', done: 10, total: 20, tok_s: 5, remaining_s: 2, mode: 'exact' },
     1500,

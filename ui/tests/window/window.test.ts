@@ -117,6 +117,83 @@ describe('asking', () => {
   });
 });
 
+describe('branches', () => {
+  const chat = () => ({
+    summary: { id: 'a', title: 'Budgets', updated_ms: Date.now() },
+    messages: [
+      message(1, 'user', 'Which budgets?', {
+        documents: [{ name: 'guide.pdf', pages: 3, tokens: 900 }],
+      }),
+      message(2, 'assistant', 'Two of them', { finish: 'length' }),
+    ],
+  });
+  const opened = async () => {
+    const { api } = await open({ chats: [chat()] });
+    await fireEvent.click(await screen.findByTitle('Budgets'));
+    await screen.findByText('Which budgets?');
+    return api;
+  };
+  const answered = () =>
+    waitFor(() =>
+      expect(screen.getByTestId('assistant-message').getAttribute('aria-busy')).toBe('false'),
+    );
+
+  test('an edited question is asked in a branch of its own, and both can be looked at', async () => {
+    const api = await opened();
+    await fireEvent.click(screen.getByTestId('edit'));
+    const field = screen.getByTestId<HTMLTextAreaElement>('edit-text');
+    expect(field.value).toBe('Which budgets?');
+    await fireEvent.input(field, { target: { value: 'Which sliders?' } });
+    await fireEvent.keyDown(field, { key: 'Enter' });
+    await screen.findByText('Which sliders?');
+    expect(sent(api)[0]?.[1]).toMatchObject({ chat: 'a', edits: 1, documents: [] });
+    expect(screen.queryByText('Two of them')).toBeNull();
+    expect(screen.getByText('guide.pdf')).toBeTruthy();
+    await answered();
+
+    const [branch] = screen.getAllByTestId('branch');
+    expect(branch?.textContent).toBe('2/2');
+    await fireEvent.click(screen.getByTestId('branch-before'));
+    await screen.findByText('Two of them');
+    expect(screen.getByText('Which budgets?')).toBeTruthy();
+    expect(screen.getByTestId('branch').textContent).toBe('1/2');
+  });
+
+  test('Esc leaves a question as it was', async () => {
+    const api = await opened();
+    await fireEvent.click(screen.getByTestId('edit'));
+    await fireEvent.keyDown(screen.getByTestId('edit-text'), { key: 'Escape' });
+    expect(screen.queryByTestId('edit-text')).toBeNull();
+    expect(document.activeElement).toBe(screen.getByTestId('edit'));
+    expect(sent(api)).toHaveLength(0);
+  });
+
+  test('another answer stands beside the first', async () => {
+    const api = await opened();
+    await fireEvent.click(screen.getByTestId('regenerate'));
+    await answered();
+    expect(api.calls.find(([name]) => name === 'answerAgain')?.[1]).toMatchObject({
+      chat: 'a',
+      answer: 2,
+      how: 'anew',
+    });
+    expect(screen.getByTestId('branch').textContent).toBe('2/2');
+    expect(screen.queryByText('Two of them')).toBeNull();
+  });
+
+  test('an answer that was cut off goes on where it ended', async () => {
+    await opened();
+    await fireEvent.click(screen.getByTestId('continue'));
+    await waitFor(() => expect(screen.getByTestId('prefilled')).toBeTruthy());
+    await answered();
+    expect(screen.getByTestId('assistant-message').textContent).toMatch(
+      /^Two of themThe guide describes three ways/,
+    );
+    expect(screen.queryByTestId('continue')).toBeNull();
+    expect(screen.queryByTestId('branch')).toBeNull();
+  });
+});
+
 describe('documents', () => {
   test('a dropped file shows pages and tokens before it is sent, and goes with the question', async () => {
     const { api } = await open({ files: new Map([['/d/notes.md', text('word '.repeat(100))]]) });

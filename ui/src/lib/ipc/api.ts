@@ -1,4 +1,5 @@
 import type {
+  Again,
   ApiError,
   AppEvent,
   AppInfo,
@@ -37,6 +38,10 @@ export interface Api {
   deleteChat(id: string): Promise<void>;
 
   send(question: Question): Promise<Sent>;
+  /** Has an answer written anew, or its rest. */
+  answerAgain(again: Again): Promise<Sent>;
+  /** Shows the branch of a chat that a message stands in. */
+  showBranch(chat: string, message: number): Promise<Chat>;
   stop(chat: string): Promise<void>;
   setBudget(chat: string, budget: number | null): Promise<void>;
   /** Keeps a passage from eviction, or no longer. */

@@ -31,6 +31,8 @@ export const tauriApi: Api = {
   deleteChat: (id) => invoke('delete_chat', { id }),
 
   send: (question) => invoke('send', { question }),
+  answerAgain: (again) => invoke('answer_again', { again }),
+  showBranch: (chat, message) => invoke('show_branch', { chat, message }),
   stop: (chat) => invoke('stop', { chat }),
   setBudget: (chat, budget) => invoke('set_budget', { chat, budget }),
   pin: (chat, passage, pinned) => invoke('pin', { chat, passage, pinned }),

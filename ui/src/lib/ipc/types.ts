@@ -1,4 +1,6 @@
 /** The types that shell and window share, generated from Rust. */
+export type { Again } from './bindings/Again';
+export type { AgainHow } from './bindings/AgainHow';
 export type { ApiError } from './bindings/ApiError';
 export type { AppEvent } from './bindings/AppEvent';
 export type { AppInfo } from './bindings/AppInfo';

@@ -1,6 +1,13 @@
 import { SvelteMap } from 'svelte/reactivity';
 import { asApiError, type Api } from '../ipc/api';
-import type { Attachment, ChatSummary, StoredMessage } from '../ipc/types';
+import type {
+  AgainHow,
+  Attachment,
+  ChatSummary,
+  Question,
+  Sent,
+  StoredMessage,
+} from '../ipc/types';
 import type { Prefs } from './prefs.svelte';
 import { Session, type SessionEvent } from './session.svelte';
 import type { Toasts } from './toasts.svelte';
@@ -11,6 +18,15 @@ const UNDO_MS = 6000;
 export interface OpenChat {
   summary: ChatSummary;
   messages: StoredMessage[];
+}
+
+/** How an answer is to be written. */
+type Terms = Pick<Question, 'cache' | 'sampling' | 'max_tokens'>;
+
+/** The branch that ends with a question and its answer, made from the one that was shown. */
+function withAnswer(shown: StoredMessage[], { question, answer }: Sent): StoredMessage[] {
+  const end = shown.findIndex(({ id }) => id === question.parent) + 1;
+  return [...shown.slice(0, end), question, answer];
 }
 
 /** The list of chats, the open one, and what the worker says about each. */
@@ -80,42 +96,41 @@ export class Chats {
   }
 
   /** Sends a question; `false` when it was refused and should stay in the composer. */
-  async send(text: string, documents: Attachment[]): Promise<boolean> {
+  send(text: string, documents: Attachment[]): Promise<boolean> {
     const chat = this.open?.summary.id ?? null;
+    return this.#ask(chat, '', (terms) =>
+      this.api.send({ chat, edits: null, text, documents, ...terms }),
+    );
+  }
+
+  /** Asks another question in place of one, in a branch beside it; `false` when it was refused. */
+  edit(question: StoredMessage, text: string): Promise<boolean> {
+    const chat = this.open?.summary.id ?? null;
+    return this.#ask(chat, '', (terms) =>
+      this.api.send({ chat, edits: question.id, text, documents: [], ...terms }),
+    );
+  }
+
+  /** Has an answer written anew, in a branch beside it. */
+  regenerate(answer: StoredMessage): Promise<boolean> {
+    return this.#again(answer, 'anew', '');
+  }
+
+  /** Has the rest of an answer written. */
+  resume(answer: StoredMessage): Promise<boolean> {
+    return this.#again(answer, 'continue', answer.text);
+  }
+
+  /** Shows the branch that a message stands in. */
+  async showBranch(message: number): Promise<void> {
     const visit = this.#visit;
-    const cache = this.prefs.cacheOptions;
-    const known = chat !== null ? this.#session(chat) : undefined;
-    this.sending = true;
-    known?.begin(cache);
+    const chat = this.open?.summary.id;
+    if (chat === undefined || this.busy) return;
     try {
-      const sent = await this.api.send({
-        chat,
-        text,
-        documents,
-        cache,
-        sampling: this.prefs.nextSampling,
-        max_tokens: this.prefs.sampling.max_tokens,
-      });
-      const id = sent.chat.id;
-      if (!known && !this.#sessions.has(id)) this.#session(id).begin(cache);
-      const session = this.#session(id);
-      session.options = cache;
-      session.answersTo(sent.answer.id);
-      if (visit === this.#visit) {
-        const before = this.open?.messages ?? [];
-        this.open = { summary: sent.chat, messages: [...before, sent.question, sent.answer] };
-        this.#visit += chat === null ? 1 : 0;
-        this.#settle(session);
-      }
-      return true;
+      const { summary, messages } = await this.api.showBranch(chat, message);
+      if (visit === this.#visit) this.open = { summary, messages };
     } catch (error) {
-      const { code, message } = asApiError(error);
-      known?.fail(code, message);
-      if (known) known.failure = null;
-      this.toasts.error(message);
-      return false;
-    } finally {
-      this.sending = false;
+      this.toasts.error(asApiError(error).message);
     }
   }
 
@@ -189,6 +204,54 @@ export class Chats {
   /** The worker's caches are gone. Answers that this cuts off are reported one by one. */
   forgetAll(): void {
     for (const session of this.#sessions.values()) session.forget();
+  }
+
+  #again(answer: StoredMessage, how: AgainHow, text: string): Promise<boolean> {
+    const chat = this.open?.summary.id;
+    if (chat === undefined) return Promise.resolve(false);
+    return this.#ask(chat, text, (terms) =>
+      this.api.answerAgain({ chat, answer: answer.id, how, ...terms }),
+    );
+  }
+
+  /** Has something written in a chat, after the `text` that is there of it; `false` when it was refused. */
+  async #ask(
+    chat: string | null,
+    text: string,
+    send: (terms: Terms) => Promise<Sent>,
+  ): Promise<boolean> {
+    if (this.busy) return false;
+    const visit = this.#visit;
+    const cache = this.prefs.cacheOptions;
+    const known = chat !== null ? this.#session(chat) : undefined;
+    this.sending = true;
+    known?.begin(cache, text);
+    try {
+      const sent = await send({
+        cache,
+        sampling: this.prefs.nextSampling,
+        max_tokens: this.prefs.sampling.max_tokens,
+      });
+      const id = sent.chat.id;
+      if (!known && !this.#sessions.has(id)) this.#session(id).begin(cache);
+      const session = this.#session(id);
+      session.options = cache;
+      session.answersTo(sent.answer.id);
+      if (visit === this.#visit) {
+        this.open = { summary: sent.chat, messages: withAnswer(this.open?.messages ?? [], sent) };
+        this.#visit += chat === null ? 1 : 0;
+        this.#settle(session);
+      }
+      return true;
+    } catch (error) {
+      const { code, message } = asApiError(error);
+      known?.fail(code, message);
+      if (known) known.failure = null;
+      this.toasts.error(message);
+      return false;
+    } finally {
+      this.sending = false;
+    }
   }
 
   #session(id: string): Session {

@@ -77,7 +77,8 @@ export class Session {
     return Math.max(this.laidOut, this.cache?.n_seen ?? 0);
   }
 
-  begin(options: CacheOptions, nowMs = performance.now()): void {
+  /** An answer begins; `text` is what an earlier turn wrote of it. */
+  begin(options: CacheOptions, text = '', nowMs = performance.now()): void {
     this.busy = true;
     this.stopping = false;
     this.failure = null;
@@ -86,7 +87,7 @@ export class Session {
     this.#recall = null;
     this.#answerId = null;
     this.#startedMs = nowMs;
-    this.answer = { text: '', generated: 0, tokS: 0, ttftS: null, finish: null, stats: null };
+    this.answer = { text, generated: 0, tokS: 0, ttftS: null, finish: null, stats: null };
   }
 
   /** Takes up an answer that was begun before this window looked at it. */

@@ -12,6 +12,11 @@ export type Question = {
  */
 chat: string | null, 
 /**
+ * The question that this one stands in for, in a branch beside it and with its documents; `null` asks at the
+ * end of the branch that is shown.
+ */
+edits: number | null, 
+/**
  * What is asked.
  */
 text: string, 

@@ -13,6 +13,14 @@ export type StoredMessage = {
  */
 id: number, 
 /**
+ * The message that it follows.
+ */
+parent: number | null, 
+/**
+ * All messages that follow the same one, itself among them, in the order in which they were made.
+ */
+siblings: number[], 
+/**
  * Who speaks.
  */
 role: Role, 
