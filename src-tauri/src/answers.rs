@@ -206,15 +206,17 @@ impl Answers {
         self.store.run(move |db| chats::show_branch(db, &chat, message)).await
     }
 
-    /// Deletes a chat, and stops what is being written in it.
+    /// Takes a chat out of the list, and stops what is being written in it.
     ///
     /// # Errors
     /// When the database cannot be written to.
     pub async fn delete(&self, id: String) -> Result<(), Problem> {
         // Taken out first, so that its last tokens find no answer to go to.
-        let entry = self.running.lock().await.remove(&id);
-        if entry.is_some_and(|entry| entry.sent) {
-            drop(self.worker.submit(Request::Stop { session: id.clone() }));
+        if let Some(entry) = self.running.lock().await.remove(&id) {
+            if entry.sent {
+                drop(self.worker.submit(Request::Stop { session: id.clone() }));
+            }
+            self.end(entry, Ending::Finished(FinishReason::Stopped, TurnStats::default())).await?;
         }
         drop(self.worker.submit(Request::Close { session: id.clone() }));
         self.store.run(move |db| chats::delete(db, &id)).await?;

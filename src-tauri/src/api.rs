@@ -192,6 +192,52 @@ pub struct ChatSummary {
     /// Milliseconds since 1970, of its last message.
     #[ts(type = "number")]
     pub updated_ms: i64,
+    /// Stands before all that are not.
+    pub pinned: bool,
+}
+
+/// A chat that has every word that was looked for.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS)]
+pub struct Found {
+    /// The chat.
+    pub chat: ChatSummary,
+    /// Its title, with the words marked.
+    pub title: Vec<SnippetPart>,
+    /// Messages that have every word, the newest first.
+    pub messages: Vec<FoundMessage>,
+    /// Messages of this kind that are not named.
+    pub more: u32,
+}
+
+/// See [`Found::messages`].
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS)]
+pub struct FoundMessage {
+    /// The message.
+    #[ts(type = "number")]
+    pub id: i64,
+    /// Who speaks.
+    pub role: Role,
+    /// Where the words stand in its text, or in the names of its documents.
+    pub snippet: Vec<SnippetPart>,
+}
+
+/// A piece of a text in which something was looked for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, TS)]
+pub struct SnippetPart {
+    /// The piece.
+    pub text: String,
+    /// Whether it is a word that was looked for.
+    pub hit: bool,
+}
+
+/// A form of a chat outside of the program.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, TS)]
+#[serde(rename_all = "snake_case")]
+pub enum ExportFormat {
+    /// The branch that is shown, to read.
+    Markdown,
+    /// All there is of the chat, to be imported again.
+    Json,
 }
 
 /// A whole chat.

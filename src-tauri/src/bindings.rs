@@ -17,6 +17,8 @@ fn export(into: &Path) -> Result<(), ExportError> {
     api::AppInfo::export_all(&config)?;
     api::ModelEntry::export_all(&config)?;
     api::Chat::export_all(&config)?;
+    api::Found::export_all(&config)?;
+    api::ExportFormat::export_all(&config)?;
     api::Question::export_all(&config)?;
     api::Again::export_all(&config)?;
     api::Sent::export_all(&config)?;

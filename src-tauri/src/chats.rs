@@ -16,18 +16,26 @@ mod branches;
 mod documents;
 mod list;
 mod names;
+mod search;
 mod settings;
 #[cfg(test)]
 mod tests;
+mod transfer;
 mod writing;
 
 pub use branches::{chat, conversation, show_branch};
-pub use list::{chats, delete, find, rename};
+pub use list::{chats, delete, find, pin, purge, rename, restore};
+pub use search::search;
 pub use settings::{own_models, remember_model, set_setting, setting};
+pub use transfer::{from_json, to_json, to_markdown};
 pub use writing::{Asked, answer_anew, append, ask, end, take_up};
 
 /// Each step is final once released: later changes are appended.
-const STEPS: &[M<'static>] = &[M::up(include_str!("chats/01_first.sql")), M::up(include_str!("chats/02_branches.sql"))];
+const STEPS: &[M<'static>] = &[
+    M::up(include_str!("chats/01_first.sql")),
+    M::up(include_str!("chats/02_branches.sql")),
+    M::up(include_str!("chats/03_list.sql")),
+];
 const MIGRATIONS: Migrations<'static> = Migrations::from_slice(STEPS);
 
 /// How an answer ended.
@@ -57,6 +65,7 @@ impl Store {
         connection.pragma_update(None, "synchronous", "NORMAL")?;
         connection.pragma_update(None, "foreign_keys", true)?;
         MIGRATIONS.to_latest(&mut connection)?;
+        search::catch_up(&connection)?;
         Ok(Self { connection: Arc::new(Mutex::new(connection)) })
     }
 

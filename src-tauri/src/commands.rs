@@ -8,11 +8,15 @@ use tauri::{AppHandle, State, Url};
 use tauri_plugin_dialog::DialogExt;
 use tokio::sync::oneshot;
 
-use crate::api::{Again, ApiError, AppEvent, AppInfo, Chat, ChatSummary, ModelEntry, PickedFile, Question, Sent};
+use crate::api::{
+    Again, ApiError, AppEvent, AppInfo, Chat, ChatSummary, Found, ModelEntry, PickedFile, Question, Sent,
+};
 use crate::chats;
 use crate::error::Problem;
 use crate::files;
 use crate::shell::Shell;
+
+pub mod transfer;
 
 type Result<T> = std::result::Result<T, ApiError>;
 
@@ -95,7 +99,29 @@ pub async fn rename_chat(shell: State<'_, Shell>, id: String, title: String) -> 
     Ok(())
 }
 
-/// Deletes a chat.
+/// Holds a chat at the top of the list, or no longer.
+#[tauri::command]
+pub async fn pin_chat(shell: State<'_, Shell>, id: String, pinned: bool) -> Result<()> {
+    shell.store.run(move |db| chats::pin(db, &id, pinned)).await?;
+    shell.outbox.push(AppEvent::ChatsChanged);
+    Ok(())
+}
+
+/// Puts a deleted chat back.
+#[tauri::command]
+pub async fn restore_chat(shell: State<'_, Shell>, id: String) -> Result<()> {
+    shell.store.run(move |db| chats::restore(db, &id)).await?;
+    shell.outbox.push(AppEvent::ChatsChanged);
+    Ok(())
+}
+
+/// The chats that have every one of these words.
+#[tauri::command]
+pub async fn search_chats(shell: State<'_, Shell>, words: String) -> Result<Vec<Found>> {
+    Ok(shell.store.run(move |db| chats::search(db, &words)).await?)
+}
+
+/// Deletes a chat; for a minute it can be put back.
 #[tauri::command]
 pub async fn delete_chat(shell: State<'_, Shell>, id: String) -> Result<()> {
     Ok(shell.answers.delete(id).await?)

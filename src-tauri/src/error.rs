@@ -96,6 +96,17 @@ pub enum Problem {
     /// Larger than a document can sensibly be.
     #[error("{} is larger than 512 MiB; split it and attach the part that matters.", .0.display())]
     FileSize(PathBuf),
+    /// A file that could not be written.
+    #[error("{} could not be written ({error}); choose another place.", path.display())]
+    Write {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        error: std::io::Error,
+    },
+    /// A file that is no exported chat.
+    #[error("This file is not a chat that Cistern can import ({0}); choose one that was exported as JSON.")]
+    NoChat(String),
     /// Anything but a web address.
     #[error("Only links to web pages can be opened (http or https).")]
     LinkKind,
@@ -137,6 +148,8 @@ impl Problem {
             Self::File { .. } => "file",
             Self::FileKind(_) => "file_kind",
             Self::FileSize(_) => "file_size",
+            Self::Write { .. } => "write",
+            Self::NoChat(_) => "no_chat",
             Self::LinkKind => "link_kind",
             Self::Browser(_) => "browser",
             Self::Hub(error) => error.code(),

@@ -13,6 +13,9 @@ const DOCUMENTS: [&str; 4] = ["pdf", "txt", "md", "markdown"];
 /// The window holds the whole file in memory.
 const LARGEST: u64 = 512 << 20;
 
+/// Longest file name that is made of a title, in characters.
+const NAME_LEN: usize = 80;
+
 /// What the file dialog offers, each kind with its extensions.
 pub const KINDS: [(&str, &[&str]); 3] = [
     ("Documents and models", &["pdf", "txt", "md", "markdown", "gguf"]),
@@ -49,6 +52,43 @@ pub async fn read(path: &Path) -> Result<Vec<u8>, Problem> {
     fs::read(path).await.map_err(|error| Problem::File { path: path.to_owned(), error })
 }
 
+/// The bytes of an exported chat.
+///
+/// # Errors
+/// When it is too large or cannot be read.
+pub async fn read_chat(path: &Path) -> Result<Vec<u8>, Problem> {
+    if stat(path).await?.bytes > LARGEST {
+        return Err(Problem::NoChat("it is larger than 512 MiB".to_owned()));
+    }
+    fs::read(path).await.map_err(|error| Problem::File { path: path.to_owned(), error })
+}
+
+/// Writes a file; what it held before is replaced once the new one is complete.
+///
+/// # Errors
+/// When it cannot be written.
+pub async fn write(path: &Path, bytes: Vec<u8>) -> Result<(), Problem> {
+    let partial = path.with_extension("partial");
+    let written = match fs::write(&partial, bytes).await {
+        Ok(()) => fs::rename(&partial, path).await,
+        Err(error) => Err(error),
+    };
+    if written.is_err() {
+        let _ = fs::remove_file(&partial).await;
+    }
+    written.map_err(|error| Problem::Write { path: path.to_owned(), error })
+}
+
+/// A title as a file may be named on any system.
+pub fn name_from(title: &str) -> String {
+    let allowed = |c: char| !c.is_control() && !matches!(c, '/' | '\\' | ':' | '*' | '?' | '"' | '<' | '>' | '|');
+    let name: String = title.chars().filter(|&c| allowed(c)).take(NAME_LEN).collect();
+    match name.trim_matches(|c: char| c.is_whitespace() || c == '.') {
+        "" => "chat".to_owned(),
+        name => name.to_owned(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -66,6 +106,25 @@ mod tests {
             std::fs::write(&path, name).unwrap();
             assert_eq!(read(&path).await.unwrap_err().code(), "file_kind", "{name}");
         }
+    }
+
+    #[test]
+    fn a_title_makes_a_file_name_on_any_system() {
+        assert_eq!(name_from("What is 1/2 of \"A: B\"?"), "What is 12 of A B");
+        assert_eq!(name_from(" ..\n?"), "chat");
+        assert_eq!(name_from(&"水".repeat(300)).chars().count(), NAME_LEN);
+    }
+
+    #[tokio::test]
+    async fn what_is_written_replaces_a_file_or_leaves_it_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("chat.md");
+        write(&path, b"one".to_vec()).await.unwrap();
+        write(&path, b"two".to_vec()).await.unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), b"two");
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1, "nothing else is left there");
+        let nowhere = folder.path().join("gone/chat.md");
+        assert_eq!(write(&nowhere, Vec::new()).await.unwrap_err().code(), "write");
     }
 
     #[tokio::test]

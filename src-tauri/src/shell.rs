@@ -16,6 +16,9 @@ use crate::gauge::Meter;
 use crate::models::{self, Models};
 use crate::worker::{Worker, program};
 
+/// A deleted chat can be put back for so long, also after a restart.
+const UNDO_WITHIN: Duration = Duration::from_secs(60);
+
 /// The setting that names the model to open on start.
 const LAST_MODEL: &str = "last_model";
 
@@ -73,6 +76,7 @@ impl Shell {
         let (worker, notices) = Worker::start(find, model, places.worker_log());
         outbox.push(AppEvent::Status { status: Status::Starting });
         let answers = Answers::start(store.clone(), outbox.clone(), worker.clone(), notices);
+        tokio::spawn(purge(store.clone()));
         tokio::spawn(measure(worker.clone(), answers.clone(), outbox.clone()));
         Ok(Self { places, store, outbox, worker, answers, models })
     }
@@ -100,6 +104,17 @@ impl Shell {
     pub async fn close(&self) {
         self.answers.save_all().await;
         self.worker.quit().await;
+    }
+}
+
+/// Deletes for good what was deleted a while ago.
+async fn purge(store: Store) {
+    let mut again = interval(UNDO_WITHIN);
+    let after_ms = i64::try_from(UNDO_WITHIN.as_millis()).unwrap_or(i64::MAX);
+    loop {
+        again.tick().await;
+        // A disk that is full now may not be the next time.
+        let _ = store.run(move |db| chats::purge(db, after_ms)).await;
     }
 }
 

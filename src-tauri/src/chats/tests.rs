@@ -4,6 +4,9 @@ use super::list::{TITLE_LEN, title_of};
 use super::*;
 use crate::api::{Attachment, Chat, DocumentInfo, Sent};
 
+mod search;
+mod transfer;
+
 fn manual() -> Attachment {
     let pages = vec!["First page.".to_owned(), String::new(), "Third page, after one without text.".to_owned()];
     Attachment { document: Document { name: "manual.pdf".to_owned(), pages }, tokens: 42 }
@@ -88,6 +91,8 @@ async fn a_deleted_chat_takes_its_documents_along_and_is_missed_in_one_sentence(
     let summary = store.ask(None, "Secret?", &[manual()]).await.unwrap().chat;
     let id = summary.id.clone();
     store.run(move |db| delete(db, &id)).await.unwrap();
+    assert_eq!(store.run(|db| purge(db, 60_000)).await.unwrap(), 0, "it can still be put back");
+    assert_eq!(store.run(|db| purge(db, 0)).await.unwrap(), 1);
     let left = |table: &'static str| {
         store.run(move |db| Ok(db.query_row(&format!("SELECT count(*) FROM {table}"), [], |row| row.get::<_, i64>(0))?))
     };
@@ -107,13 +112,18 @@ async fn the_list_shows_the_last_used_chat_first_under_a_title_that_can_be_chang
     let (_folder, store) = store();
     let first = store.ask(None, "First", &[]).await.unwrap().chat;
     tokio::time::sleep(Duration::from_millis(3)).await;
-    store.ask(None, "Second", &[]).await.unwrap();
+    let second = store.ask(None, "Second", &[]).await.unwrap().chat;
     tokio::time::sleep(Duration::from_millis(3)).await;
     store.ask(Some(&first.id), "More", &[]).await.unwrap();
     let id = first.id.clone();
     store.run(move |db| rename(db, &id, "  Renamed ")).await.unwrap();
-    let list = store.run(|db| chats(db)).await.unwrap();
-    assert_eq!(list.iter().map(|chat| chat.title.as_str()).collect::<Vec<_>>(), ["Renamed", "Second"]);
+    let titles = async || {
+        let list = store.run(|db| chats(db)).await.unwrap();
+        list.into_iter().map(|chat| chat.title).collect::<Vec<_>>()
+    };
+    assert_eq!(titles().await, ["Renamed", "Second"]);
+    store.run(move |db| pin(db, &second.id, true)).await.unwrap();
+    assert_eq!(titles().await, ["Second", "Renamed"], "what is pinned stands at the top");
     assert_eq!(store.run(move |db| rename(db, &first.id, " ")).await.unwrap_err().code(), "empty_title");
 }
 
@@ -243,6 +253,7 @@ async fn a_database_of_the_first_version_keeps_every_chat() {
     for id in ["a", "b", "c"] {
         store.run(move |db| delete(db, id)).await.unwrap();
     }
+    assert_eq!(store.run(|db| purge(db, 0)).await.unwrap(), 3);
     assert!(store.run(|db| chats(db)).await.unwrap().is_empty());
 }
 
@@ -267,5 +278,6 @@ async fn a_chat_of_thousands_of_messages_opens_and_is_deleted() {
     store.run(add).await.unwrap();
     assert_eq!(store.chat(&id).await.messages.len(), 3001);
     store.run(move |db| delete(db, &id)).await.unwrap();
+    assert_eq!(store.run(|db| purge(db, 0)).await.unwrap(), 1);
     assert!(store.run(|db| chats(db)).await.unwrap().is_empty());
 }

@@ -5,7 +5,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 
 use super::list::title_of;
 use super::names::{finish_name, role_from, role_name};
-use super::{Ending, branches, documents, find, now_ms};
+use super::{Ending, branches, documents, find, now_ms, search};
 use crate::api::{Attachment, Sent, StoredMessage};
 use crate::error::Problem;
 
@@ -59,6 +59,7 @@ pub fn ask(db: &mut Connection, asked: &Asked) -> Result<Sent, Problem> {
     for attachment in attachments {
         documents::insert(&tx, question, attachment)?;
     }
+    search::index(&tx, question)?;
     insert(&tx, &id, Some(question), Role::Assistant, "", now)?;
     let sent = sent(&tx, &id)?;
     tx.commit()?;
@@ -88,6 +89,7 @@ pub fn take_up(db: &mut Connection, chat: &str, answer: i64) -> Result<Sent, Pro
     if changed == 0 {
         return Err(Problem::Complete);
     }
+    search::forget(&tx, answer)?;
     branches::set_leaf(&tx, chat, answer)?;
     let sent = sent(&tx, chat)?;
     tx.commit()?;
@@ -143,6 +145,7 @@ pub fn end(db: &mut Connection, answer: i64, rest: &str, ending: &Ending) -> Res
             tx.execute("UPDATE messages SET problem = ?2 WHERE id = ?1", params![answer, problem])?
         }
     };
+    search::index(&tx, answer)?;
     tx.execute(
         "UPDATE chats SET updated_ms = ?2 WHERE id = (SELECT chat_id FROM messages WHERE id = ?1)",
         params![answer, now_ms()],

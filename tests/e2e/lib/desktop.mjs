@@ -62,9 +62,21 @@ export class Desktop {
     return Session.start(base, PROGRAM);
   }
 
-  /** Ends what `open` started, and waits until it is gone. */
+  /** Ends what `open` started, and waits until it is gone. The driver gives the program no time to tidy up. */
   async shut(session) {
     await session?.close().catch(() => {});
+    await this.#ended();
+  }
+
+  /** Closes the window as a person does, and waits until everything is gone. */
+  async quit() {
+    const script = path.join(ROOT, 'tests/e2e/lib/close.py');
+    const id = '$(xdotool search --onlyvisible --name "^Cistern$" | tail -1)';
+    await this.exec('sh', '-c', `python3 '${script}' ${id}`);
+    await this.#ended();
+  }
+
+  async #ended() {
     await until(
       'window and worker have ended',
       () => {
@@ -93,6 +105,15 @@ export class Desktop {
     const child = this.#spawn(program, args, {}, ['ignore', 'inherit', 'inherit']);
     const [code] = await once(child, 'exit');
     if (code !== 0) throw new Error(`${program} ended with ${code}`);
+  }
+
+  /** Names a file in one of the system's dialogs, and agrees. */
+  async answerDialog(title, file) {
+    const search = ['search', '--sync', '--onlyvisible', '--name', `^${title}$`];
+    await this.exec('xdotool', ...search, 'windowfocus', '--sync');
+    await this.exec('xdotool', 'key', 'ctrl+a');
+    await this.exec('xdotool', 'type', '--delay', '4', file);
+    await this.exec('xdotool', 'key', 'Return');
   }
 
   /** Lets go of files over the window, from a program that offers them the way a file manager does. */

@@ -7,6 +7,7 @@ export const Key = {
   enter: '\uE007',
   escape: '\uE00C',
   tab: '\uE004',
+  control: '\uE009',
 };
 
 /** What the driver refused, with its own code in `error`. */
@@ -67,6 +68,27 @@ export class Session {
       { type: 'keyUp', value },
     ]);
     await this.#act({ type: 'key', id: 'keyboard', actions });
+  }
+
+  /** Presses a key while another one is held. */
+  async chord(held, value) {
+    const key = (type, value) => ({ type, value });
+    const actions = [
+      key('keyDown', held),
+      key('keyDown', value),
+      key('keyUp', value),
+      key('keyUp', held),
+    ];
+    await this.#act({ type: 'key', id: 'keyboard', actions });
+  }
+
+  /** Rests the pointer on the middle of an element. */
+  async hoverOver(css) {
+    const [x, y] = await this.run((css) => {
+      const { x, y, width, height } = document.querySelector(css).getBoundingClientRect();
+      return [x + width / 2, y + height / 2];
+    }, css);
+    await this.hover(x, y);
   }
 
   async hover(x, y) {

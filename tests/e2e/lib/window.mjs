@@ -37,6 +37,11 @@ export class CisternWindow {
     return this.#desktop.shut(this.#session);
   }
 
+  /** Closes the window as a person does. */
+  quit() {
+    return this.#desktop.quit();
+  }
+
   modelReady() {
     return until('a model is open', () => this.has('model-name'), SLOW);
   }
@@ -73,6 +78,10 @@ export class CisternWindow {
 
   press(...keys) {
     return this.#session.press(...keys);
+  }
+
+  chord(held, key) {
+    return this.#session.chord(held, key);
   }
 
   async box(id) {

@@ -4,6 +4,8 @@ import type {
   CacheOptions,
   Chat,
   ChatSummary,
+  ExportFormat,
+  Found,
   ModelEntry,
   ModelInfo,
   StoredMessage,
@@ -110,6 +112,8 @@ export interface PreviewOptions {
 interface Kept {
   summary: ChatSummary;
   tree: Tree;
+  /** Deleted, but not for good. */
+  gone?: boolean;
 }
 
 /** An `Api` without a shell, for the preview and for tests. */
@@ -212,7 +216,9 @@ export class PreviewApi implements Api {
   }
 
   chats() {
-    return Promise.resolve([...this.#chats.values()].map((chat) => chat.summary));
+    return Promise.resolve(
+      [...this.#chats.values()].filter(({ gone }) => !gone).map((chat) => chat.summary),
+    );
   }
 
   openChat(id: string): Promise<Chat> {
@@ -228,10 +234,60 @@ export class PreviewApi implements Api {
     return Promise.resolve();
   }
 
+  pinChat(id: string, pinned: boolean): Promise<void> {
+    this.calls.push(['pinChat', id, pinned]);
+    const chat = this.#chats.get(id);
+    if (chat) chat.summary.pinned = pinned;
+    return Promise.resolve();
+  }
+
   deleteChat(id: string): Promise<void> {
     this.calls.push(['deleteChat', id]);
-    this.#chats.delete(id);
+    const chat = this.#chats.get(id);
+    if (chat) chat.gone = true;
     return Promise.resolve();
+  }
+
+  restoreChat(id: string): Promise<void> {
+    this.calls.push(['restoreChat', id]);
+    const chat = this.#chats.get(id);
+    if (chat) chat.gone = false;
+    return Promise.resolve();
+  }
+
+  searchChats(words: string): Promise<Found[]> {
+    const word = words.trim();
+    const parts = (text: string) =>
+      text
+        .split(new RegExp(`(${word.replace(/[^\w\s]/g, '\\$&')})`, 'i'))
+        .filter((part) => part !== '')
+        .map((part) => ({ text: part, hit: part.toLowerCase() === word.toLowerCase() }));
+    const has = (text: string) => text.toLowerCase().includes(word.toLowerCase());
+    const found = [...this.#chats.values()].flatMap(({ summary, tree, gone }): Found[] => {
+      const hits = tree.all().filter(({ text }) => has(text));
+      if (gone || (hits.length === 0 && !has(summary.title))) return [];
+      const messages = hits.slice(0, 3).map(({ id, role, text }) => {
+        const at = Math.max(0, text.toLowerCase().indexOf(word.toLowerCase()) - 24);
+        return { id, role, snippet: parts(text.slice(at, at + 120)) };
+      });
+      const more = Math.max(0, hits.length - 3);
+      return [{ chat: summary, title: parts(summary.title), messages, more }];
+    });
+    return Promise.resolve(structuredClone(found));
+  }
+
+  exportChat(id: string, format: ExportFormat): Promise<string | null> {
+    this.calls.push(['exportChat', id, format]);
+    return Promise.resolve(`/home/me/chat.${format === 'json' ? 'json' : 'md'}`);
+  }
+
+  importChat(path: string | null): Promise<ChatSummary | null> {
+    this.calls.push(['importChat', path]);
+    const id = `chat-${this.#id()}`;
+    const summary = { id, title: 'Imported', updated_ms: Date.now(), pinned: false };
+    const tree = new Tree([message(this.#id(), 'user', 'Imported question')]);
+    this.#chats.set(id, { summary, tree });
+    return Promise.resolve(summary);
   }
 
   send(question: Parameters<Api['send']>[0]): ReturnType<Api['send']> {
@@ -239,7 +295,8 @@ export class PreviewApi implements Api {
     const id = question.chat ?? `chat-${this.#id()}`;
     let chat = this.#chats.get(id);
     if (!chat) {
-      const summary = { id, title: question.text.slice(0, 48), updated_ms: Date.now() };
+      const title = question.text.slice(0, 48);
+      const summary = { id, title, updated_ms: Date.now(), pinned: false };
       chat = { summary, tree: new Tree([]) };
       this.#chats.set(id, chat);
     }

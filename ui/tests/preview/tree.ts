@@ -20,6 +20,10 @@ export class Tree {
     return this.#nodes.find((message) => message.id === id);
   }
 
+  all(): StoredMessage[] {
+    return this.#nodes;
+  }
+
   get leaf(): number | null {
     return this.#leaf;
   }

@@ -119,7 +119,7 @@ describe('asking', () => {
 
 describe('branches', () => {
   const chat = () => ({
-    summary: { id: 'a', title: 'Budgets', updated_ms: Date.now() },
+    summary: { id: 'a', title: 'Budgets', updated_ms: Date.now(), pinned: false },
     messages: [
       message(1, 'user', 'Which budgets?', {
         documents: [{ name: 'guide.pdf', pages: 3, tokens: 900 }],
@@ -298,7 +298,7 @@ describe('memory', () => {
 async function askAboutGuide(options: PreviewOptions = {}) {
   const guide = { name: 'guide.pdf', pages: 12, tokens: 1200 };
   const asked = message(1, 'user', 'First?', { documents: [guide] });
-  const summary = { id: 'a', title: 'Guide', updated_ms: Date.now() };
+  const summary = { id: 'a', title: 'Guide', updated_ms: Date.now(), pinned: false };
   const messages = [asked, message(2, 'assistant', 'Yes.', { finish: 'eos' })];
   const { api, app } = await open({ chats: [{ summary, messages }], ...options });
   app.setBudget(192);
@@ -400,28 +400,88 @@ describe('the policies', () => {
 
 describe('chats', () => {
   const chat = (id: string, title: string) => ({
-    summary: { id, title, updated_ms: Date.now() },
+    summary: { id, title, updated_ms: Date.now(), pinned: false },
     messages: [message(1, 'user', title), message(2, 'assistant', 'Stored.', { finish: 'eos' })],
   });
 
-  test('a deleted chat comes back with Undo, and is deleted only afterwards', async () => {
+  test('a deleted chat comes back with Undo', async () => {
     const { api } = await open({ chats: [chat('a', 'First'), chat('b', 'Second')] });
     await screen.findByText('First');
     await fireEvent.click(screen.getByLabelText('Delete First'));
     expect(screen.queryByTitle('First')).toBeNull();
-    await fireEvent.click(screen.getByTestId('toast-action'));
+    expect(api.calls).toContainEqual(['deleteChat', 'a']);
+    await fireEvent.click(await screen.findByTestId('toast-action'));
     await waitFor(() => expect(screen.getByTitle('First')).toBeTruthy());
-    expect(api.calls.some(([name]) => name === 'deleteChat')).toBe(false);
+    expect(api.calls).toContainEqual(['restoreChat', 'a']);
   });
+
+  const choose = async (title: string, item: string) => {
+    await fireEvent.click(await screen.findByLabelText(`More about ${title}`));
+    await fireEvent.click(await screen.findByTestId(item));
+  };
 
   test('a chat is renamed in place', async () => {
     const { api } = await open({ chats: [chat('a', 'First')] });
-    await fireEvent.click(await screen.findByLabelText('Rename First'));
-    const field = screen.getByLabelText('Name of the chat');
+    await choose('First', 'chat-rename');
+    const field = await screen.findByLabelText('Name of the chat');
     await fireEvent.input(field, { target: { value: 'Better' } });
     await fireEvent.keyDown(field, { key: 'Enter' });
     expect(api.calls).toContainEqual(['renameChat', 'a', 'Better']);
     expect(screen.getByTitle('Better')).toBeTruthy();
+  });
+
+  test('a pinned chat stands at the top', async () => {
+    const { api } = await open({ chats: [chat('a', 'First'), chat('b', 'Second')] });
+    await choose('Second', 'chat-pin');
+    expect(api.calls).toContainEqual(['pinChat', 'b', true]);
+    await waitFor(() =>
+      expect(screen.getAllByTestId('chat-item').map((item) => item.textContent.trim())).toEqual([
+        'Second',
+        'First',
+      ]),
+    );
+    expect(within(screen.getByLabelText('Pinned', { selector: 'section' })).getByTitle('Second'));
+  });
+
+  test('a chat is exported through its menu, which the keyboard reaches', async () => {
+    const { api } = await open({ chats: [chat('a', 'First')] });
+    const more = await screen.findByLabelText('More about First');
+    await fireEvent.click(more);
+    const menu = await screen.findByRole('menu');
+    await waitFor(() => expect(document.activeElement).toBe(screen.getByTestId('chat-pin')));
+    await fireEvent.keyDown(menu, { key: 'ArrowDown' });
+    await fireEvent.keyDown(menu, { key: 'ArrowDown' });
+    expect(document.activeElement).toBe(screen.getByTestId('chat-markdown'));
+    await fireEvent.click(screen.getByTestId('chat-json'));
+    expect(api.calls).toContainEqual(['exportChat', 'a', 'json']);
+    await screen.findByText('Written to /home/me/chat.json.');
+    await fireEvent.click(more);
+    await fireEvent.keyDown(await screen.findByRole('menu'), { key: 'Escape' });
+    expect(screen.queryByRole('menu')).toBeNull();
+  });
+
+  test('a dropped chat is imported and opened', async () => {
+    const { api } = await open({ files: new Map([['/d/chat.json', text('{}')]]) });
+    api.drag({ type: 'drop', paths: ['/d/chat.json'] });
+    await screen.findByText('Imported question');
+    expect(api.calls).toContainEqual(['importChat', '/d/chat.json']);
+  });
+
+  test('Ctrl+K searches; a hit opens the chat where it stands; Esc brings the list back', async () => {
+    await open({ chats: [chat('a', 'First'), chat('b', 'Second')] });
+    await screen.findByText('First');
+    await fireEvent.keyDown(composer(), { key: 'k', ctrlKey: true });
+    const field = screen.getByTestId<HTMLInputElement>('search');
+    await waitFor(() => expect(document.activeElement).toBe(field));
+    await fireEvent.input(field, { target: { value: 'second' } });
+    const [hit] = await screen.findAllByTestId('search-hit');
+    expect(screen.getAllByTestId('search-result')).toHaveLength(1);
+    expect(hit?.querySelector('mark')?.textContent).toBe('Second');
+    if (hit) await fireEvent.click(hit);
+    await screen.findByText('Stored.');
+    expect(document.querySelector('.flashed')).toBeTruthy();
+    await fireEvent.keyDown(field, { key: 'Escape' });
+    await waitFor(() => expect(screen.getAllByTestId('chat-item')).toHaveLength(2));
   });
 
   test('an answer that goes on while its chat is opened is taken up where it stands', async () => {

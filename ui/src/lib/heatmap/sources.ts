@@ -173,7 +173,8 @@ export class Outline {
     if (span.kind.type === 'page') {
       return `${this.#documentName(index, span.kind.document)}, page ${span.kind.page}`;
     }
-    return span.kind.role === 'system' || index === null ? 'System prompt' : this.#textName(index);
+    if (span.kind.role === 'system') return 'System prompt';
+    return index === null ? 'Another branch' : this.#textName(index);
   }
 
   #documentName(message: number | null, document: number): string {

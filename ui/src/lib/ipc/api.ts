@@ -5,6 +5,8 @@ import type {
   AppInfo,
   Chat,
   ChatSummary,
+  ExportFormat,
+  Found,
   ModelEntry,
   Passage,
   PickedFile,
@@ -35,7 +37,15 @@ export interface Api {
   chats(): Promise<ChatSummary[]>;
   openChat(id: string): Promise<Chat>;
   renameChat(id: string, title: string): Promise<void>;
+  pinChat(id: string, pinned: boolean): Promise<void>;
+  /** Takes a chat out of the list; for a minute, {@link restoreChat} puts it back. */
   deleteChat(id: string): Promise<void>;
+  restoreChat(id: string): Promise<void>;
+  searchChats(words: string): Promise<Found[]>;
+  /** Where the person had it written; `null` when they thought better of it. */
+  exportChat(id: string, format: ExportFormat): Promise<string | null>;
+  /** From a file that was dropped, or that the person is asked for. */
+  importChat(path: string | null): Promise<ChatSummary | null>;
 
   send(question: Question): Promise<Sent>;
   /** Has an answer written anew, or its rest. */

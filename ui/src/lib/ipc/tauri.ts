@@ -28,7 +28,12 @@ export const tauriApi: Api = {
   chats: () => invoke('chats'),
   openChat: (id) => invoke('open_chat', { id }),
   renameChat: (id, title) => invoke('rename_chat', { id, title }),
+  pinChat: (id, pinned) => invoke('pin_chat', { id, pinned }),
   deleteChat: (id) => invoke('delete_chat', { id }),
+  restoreChat: (id) => invoke('restore_chat', { id }),
+  searchChats: (words) => invoke('search_chats', { words }),
+  exportChat: (id, format) => invoke('export_chat', { id, format }),
+  importChat: (path) => invoke('import_chat', { path }),
 
   send: (question) => invoke('send', { question }),
   answerAgain: (again) => invoke('answer_again', { again }),

@@ -2,12 +2,13 @@ import { getContext, setContext } from 'svelte';
 import { throttle } from '../cache/budget';
 import type { Range } from '../cache/ranges';
 import { asApiError, type Api } from '../ipc/api';
-import type { AppEvent, Gauge, PickedFile } from '../ipc/types';
+import type { AppEvent, ChatSummary, ExportFormat, Gauge, PickedFile } from '../ipc/types';
 import type { Engine } from '../pdf/extract';
 import { Attachments } from './attachments.svelte';
 import { Chats } from './chats.svelte';
 import { Models } from './models.svelte';
 import { Prefs } from './prefs.svelte';
+import { Search } from './search.svelte';
 import type { SessionEvent } from './session.svelte';
 import { Toasts } from './toasts.svelte';
 
@@ -21,6 +22,7 @@ export class App {
   readonly models: Models;
   readonly chats: Chats;
   readonly attachments: Attachments;
+  readonly search: Search;
   gauge = $state.raw<Gauge | null>(null);
   version = $state('');
   /** Files are being dragged over the window. */
@@ -44,6 +46,7 @@ export class App {
     this.models = new Models(api, this.toasts);
     this.chats = new Chats(api, this.prefs, this.toasts);
     this.attachments = new Attachments(api, loadEngine, () => this.models.current !== null);
+    this.search = new Search(api, this.toasts);
     this.#sendBudget = throttle(BUDGET_EVERY_MS, ({ chat, budget }) => {
       api.setBudget(chat, budget).catch((error: unknown) => this.#report(error));
     });
@@ -85,6 +88,7 @@ export class App {
         break;
       case 'chats_changed':
         void this.chats.refresh();
+        void this.search.refresh();
         break;
     }
   }
@@ -142,6 +146,43 @@ export class App {
     this.reveal = { message, n: (this.reveal?.n ?? 0) + 1 };
   }
 
+  /** Puts the cursor into the search field. */
+  startSearch(): void {
+    this.prefs.sidebar = true;
+    this.search.focus();
+  }
+
+  /** Opens a chat that was found, at a message. */
+  async openFound(chat: string, message?: number): Promise<void> {
+    await this.chats.select(chat);
+    if (message === undefined) return;
+    const place = () => this.chats.open?.messages.findIndex(({ id }) => id === message) ?? -1;
+    // It may stand in a branch that is not shown.
+    if (place() < 0) await this.chats.showBranch(message);
+    if (this.chats.open?.summary.id === chat && place() >= 0) this.revealMessage(place());
+  }
+
+  async exportChat(chat: ChatSummary, format: ExportFormat): Promise<void> {
+    try {
+      const path = await this.api.exportChat(chat.id, format);
+      if (path !== null) this.toasts.show(`Written to ${path}.`);
+    } catch (error) {
+      this.#report(error);
+    }
+  }
+
+  /** Takes in a chat from a file; asks for it where none was dropped. */
+  async importChat(path: string | null = null): Promise<void> {
+    try {
+      const chat = await this.api.importChat(path);
+      if (chat === null) return;
+      await this.chats.refresh();
+      await this.chats.select(chat.id);
+    } catch (error) {
+      this.#report(error);
+    }
+  }
+
   async openLink(url: string): Promise<void> {
     try {
       await this.api.openLink(url);
@@ -153,6 +194,7 @@ export class App {
   #take(files: PickedFile[]): void {
     for (const file of files) {
       if (/\.gguf$/i.test(file.name)) void this.models.load(file.path);
+      else if (/\.json$/i.test(file.name)) void this.importChat(file.path);
       else this.attachments.add(file);
     }
   }

@@ -12,7 +12,7 @@ import type { Prefs } from './prefs.svelte';
 import { Session, type SessionEvent } from './session.svelte';
 import type { Toasts } from './toasts.svelte';
 
-/** Time to take a deletion back. */
+/** For so long a deletion can be taken back at a click; the shell gives a minute. */
 const UNDO_MS = 6000;
 
 export interface OpenChat {
@@ -37,9 +37,6 @@ export class Chats {
   opening = $state<string | null>(null);
   sending = $state(false);
   readonly #sessions = new SvelteMap<string, Session>();
-  /** Not shown anywhere, so not watched. */
-  // eslint-disable-next-line svelte/prefer-svelte-reactivity
-  readonly #deleting = new Set<string>();
   /** Counts navigation, so that what comes late does not pull the person back. */
   #visit = 0;
 
@@ -63,8 +60,7 @@ export class Chats {
 
   async refresh(): Promise<void> {
     try {
-      const list = await this.api.chats();
-      this.list = list.filter((chat) => !this.#deleting.has(chat.id));
+      this.list = await this.api.chats();
       const open = this.list.find((chat) => chat.id === this.open?.summary.id);
       if (open && this.open) this.open.summary = open;
     } catch (error) {
@@ -159,26 +155,41 @@ export class Chats {
     }
   }
 
-  /** Deletes a chat once the time to take it back is over. */
-  remove(id: string): void {
-    const chat = this.list.find((c) => c.id === id);
-    if (!chat || this.#deleting.has(id)) return;
-    this.#deleting.add(id);
-    this.list = this.list.filter((c) => c.id !== id);
-    if (this.open?.summary.id === id) {
-      void this.stop();
-      this.startNew();
+  async pin(id: string, pinned: boolean): Promise<void> {
+    this.list = this.list.map((chat) => (chat.id === id ? { ...chat, pinned } : chat));
+    try {
+      await this.api.pinChat(id, pinned);
+    } catch (error) {
+      this.toasts.error(asApiError(error).message);
+      await this.refresh();
     }
-    const timer = setTimeout(() => void this.#delete(id), UNDO_MS);
-    const undo = () => {
-      clearTimeout(timer);
-      this.#deleting.delete(id);
-      this.toasts.dismiss(toast);
-      void this.refresh();
-    };
+  }
+
+  /** Deletes a chat, and offers to take that back. */
+  async remove(id: string): Promise<void> {
+    const chat = this.list.find((c) => c.id === id);
+    if (!chat) return;
+    this.list = this.list.filter((c) => c.id !== id);
+    if (this.open?.summary.id === id) this.startNew();
+    try {
+      await this.api.deleteChat(id);
+    } catch (error) {
+      this.toasts.error(asApiError(error).message);
+      await this.refresh();
+      return;
+    }
+    this.#sessions.delete(id);
     const toast = this.toasts.show(
       `Deleted “${chat.title}”.`,
-      { action: { label: 'Undo', run: undo } },
+      {
+        action: {
+          label: 'Undo',
+          run: () => {
+            this.toasts.dismiss(toast);
+            void this.#restore(id);
+          },
+        },
+      },
       UNDO_MS,
     );
   }
@@ -293,14 +304,12 @@ export class Chats {
     session.answer = null;
   }
 
-  async #delete(id: string): Promise<void> {
+  async #restore(id: string): Promise<void> {
     try {
-      await this.api.deleteChat(id);
-      this.#sessions.delete(id);
+      await this.api.restoreChat(id);
     } catch (error) {
       this.toasts.error(asApiError(error).message);
     }
-    this.#deleting.delete(id);
     await this.refresh();
   }
 }

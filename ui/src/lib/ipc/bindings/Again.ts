@@ -7,9 +7,27 @@ import type { Sampling } from "./Sampling";
  * A wish for more than the answer that is there.
  */
 export type Again = { 
+/**
+ * The chat.
+ */
 chat: string, 
+/**
+ * The answer.
+ */
 answer: number, 
+/**
+ * What is to be done.
+ */
 how: AgainHow, 
+/**
+ * How the cache is to behave.
+ */
 cache: CacheOptions, 
+/**
+ * How tokens are chosen.
+ */
 sampling: Sampling, 
+/**
+ * What is written now ends after so many tokens at the latest.
+ */
 max_tokens: number, };

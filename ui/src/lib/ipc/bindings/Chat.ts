@@ -11,6 +11,6 @@ export type Chat = {
  */
 summary: ChatSummary, 
 /**
- * Oldest first.
+ * Those of the branch that is shown, oldest first.
  */
 messages: Array<StoredMessage>, };

@@ -15,4 +15,8 @@ title: string,
 /**
  * Milliseconds since 1970, of its last message.
  */
-updated_ms: number, };
+updated_ms: number, 
+/**
+ * Stands before all that are not.
+ */
+pinned: boolean, };

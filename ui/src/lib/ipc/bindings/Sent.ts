@@ -3,7 +3,7 @@ import type { ChatSummary } from "./ChatSummary";
 import type { StoredMessage } from "./StoredMessage";
 
 /**
- * Where a sent question went.
+ * Where a sent question went: the branch that is shown ends with these two messages.
  */
 export type Sent = { 
 /**
@@ -15,6 +15,6 @@ chat: ChatSummary,
  */
 question: StoredMessage, 
 /**
- * The answer, still empty; the worker's tokens for this session belong to it.
+ * The answer, empty or begun; the worker's tokens for this session belong to it.
  */
 answer: StoredMessage, };
