@@ -16,7 +16,7 @@ use engine::device;
 use engine::error::Error;
 use engine::model::Model;
 use engine::protocol::{
-    self, Command, Event, ModelInfo, Report, Request, SessionId, WorkerMemory, read_frame, write_frame,
+    self, Command, Event, Message, ModelInfo, Report, Request, SessionId, WorkerMemory, read_frame, write_frame,
 };
 use engine::session::{Control, Session};
 use engine::tokenizer::Special;
@@ -222,10 +222,10 @@ impl Engine {
                 },
                 None => shared.fail(Some(id), Some(session), &Error::Empty),
             },
-            Request::Restore { session, path } => match self.restore(&session, &path) {
-                Ok(state) => {
+            Request::Restore { session, path, messages } => match self.restore(&session, &path, &messages) {
+                Ok(told) => {
                     shared.report(Some(id), Event::Accepted);
-                    shared.report(None, state);
+                    told.into_iter().for_each(|event| shared.report(None, event));
                 }
                 Err(error) => shared.fail(Some(id), Some(session), &error),
             },
@@ -262,13 +262,14 @@ impl Engine {
         }
     }
 
-    fn restore(&mut self, id: &str, path: &Path) -> Result<Event, Error> {
+    fn restore(&mut self, id: &str, path: &Path, messages: &[Message]) -> Result<Vec<Event>, Error> {
         let model = self.model.clone().ok_or_else(no_model)?;
         let control = lock(&self.shared.controls).entry(id.to_owned()).or_default().clone();
         let mut session = Session::restore(id.to_owned(), model, path, control)?;
-        let state = session.cache_event();
+        let mut told = Vec::new();
+        session.show(messages, &mut |event| told.push(event))?;
         self.sessions.insert(id.to_owned(), session);
-        Ok(state)
+        Ok(told)
     }
 
     fn load(&mut self, path: &Path) -> Result<ModelInfo, Error> {

@@ -11,7 +11,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 /// Raised whenever a frame changes meaning; shell and worker of different versions refuse each other.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 
 /// No honest frame is larger: a document of 200,000 tokens is about 1 MB of JSON.
 pub const MAX_FRAME: usize = 256 << 20;
@@ -86,12 +86,15 @@ pub enum Request {
         path: PathBuf,
     },
     /// Reads a session from a file that [`Request::Save`] wrote with the same model. Answered by
-    /// [`Event::Accepted`] and an [`Event::Cache`], or by [`Event::Failed`]; then the next turn reads its text.
+    /// [`Event::Accepted`], an [`Event::Layout`] and an [`Event::Cache`], or by [`Event::Failed`]; then the next turn
+    /// reads its text.
     Restore {
         /// The conversation, in place of what it held.
         session: SessionId,
         /// The file.
         path: PathBuf,
+        /// The conversation so far, to tell what the positions stand for; what the file holds beyond it is dropped.
+        messages: Vec<Message>,
     },
     /// Ends prefill or generation within one token. Answered by [`Event::Accepted`].
     Stop {

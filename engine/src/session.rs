@@ -261,6 +261,45 @@ impl Session {
         }
     }
 
+    /// Says what the cache holds of a conversation, and drops what it holds of another one.
+    ///
+    /// # Errors
+    /// When the template refuses the conversation, or the device fails.
+    pub fn show(&mut self, messages: &[Message], emit: Emit) -> Result<()> {
+        let (messages, begun) = begun(messages);
+        let (built, _) = self.build(messages, begun)?;
+        let held = self.context.ids().iter().zip(&built.ids).take_while(|(a, b)| a == b).count() as u32;
+        self.context.truncate(held)?;
+        let mut spans = built.spans;
+        spans.retain(|span| span.start < held);
+        if let Some(last) = spans.last_mut() {
+            last.end = last.end.min(held);
+        }
+        self.control.set_ids(self.context.ids());
+        self.own_pins = own_pins(&spans, messages);
+        emit(Event::Layout { session: self.id.clone(), n_tokens: held, reused: held, spans });
+        emit(self.cache_event());
+        Ok(())
+    }
+
+    /// The conversation in tokens, and where the answer begins.
+    fn build(&mut self, messages: &[Message], begun: Option<&Message>) -> Result<(Built, u32)> {
+        let said = |i: usize| messages.get(i).or(begun.filter(|_| i == messages.len()));
+        self.replies.retain(|&i, (text, _)| said(i).is_some_and(|message| message.text == *text));
+        let model = self.context.model();
+        let replies = &self.replies;
+        let mut built =
+            model.prompt.build(&model.tokenizer, messages, &|i| replies.get(&i).map(|(_, ids)| ids.clone()))?;
+        let answer = built.ids.len() as u32;
+        if let Some(begun) = begun {
+            let encode = || model.tokenizer.encode_after(&begun.text, Special::AsText, built.ids.last().copied());
+            let ids = replies.get(&messages.len()).map_or_else(encode, |(_, ids)| ids.clone());
+            built.ids.extend(ids);
+            built.spans.push(answer_span(answer..built.ids.len() as u32, messages));
+        }
+        Ok((built, answer))
+    }
+
     /// Puts the conversation into tokens, goes back to where they part from the cache, and says how many need no
     /// prefill. `ahead` leaves out the question; `begun` is an answer to it that is to go on.
     fn begin(
@@ -274,25 +313,14 @@ impl Session {
         if messages.last().is_none_or(|last| last.role != Role::User) {
             return Err(Error::Empty);
         }
-        let said = |i: usize| messages.get(i).or(begun.filter(|_| i == messages.len()));
-        self.replies.retain(|&i, (text, _)| said(i).is_some_and(|message| message.text == *text));
-        let model = self.context.model().clone();
-        let replies = &self.replies;
-        let mut built =
-            model.prompt.build(&model.tokenizer, messages, &|i| replies.get(&i).map(|(_, ids)| ids.clone()))?;
+        let (mut built, answer) = self.build(messages, begun)?;
         if ahead {
             let end = ask(&built.spans, messages);
             built.ids.truncate(end as usize);
             built.spans.retain(|span| span.end <= end);
         }
-        let answer = built.ids.len() as u32;
-        if let Some(begun) = begun {
-            let encode = || model.tokenizer.encode_after(&begun.text, Special::AsText, built.ids.last().copied());
-            let ids = replies.get(&messages.len()).map_or_else(encode, |(_, ids)| ids.clone());
-            built.ids.extend(ids);
-            built.spans.push(answer_span(answer..built.ids.len() as u32, messages));
-        }
 
+        let model = self.context.model().clone();
         if options.kv == self.context.cache().options().kv {
             self.context.set_options(options)?;
         } else {

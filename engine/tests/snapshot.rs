@@ -8,7 +8,7 @@ mod common;
 use std::path::Path;
 use std::sync::Arc;
 
-use engine::protocol::{CacheOptions, Document, KvType, Message, PolicyName, Role, Sampling};
+use engine::protocol::{CacheOptions, Document, Event, KvType, Message, PolicyName, Role, Sampling};
 use engine::session::{Control, Session};
 
 fn greedy() -> Sampling {
@@ -108,4 +108,42 @@ fn a_damaged_foreign_or_missing_snapshot_is_refused_and_the_text_is_read_again()
     // The chat itself is not the worse for it.
     let answer = new(&options).send(&opening(), &options, &greedy(), 4, &mut |_| {}).unwrap();
     assert!(answer.stats.prefilled > 500);
+}
+
+#[test]
+fn a_restored_chat_tells_what_its_positions_stand_for_and_drops_another_branch() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("chat.snapshot");
+    let options = options(PolicyName::H2o, KvType::F16);
+    let mut session = new(&options);
+    let mut messages = opening();
+    let mut spans_then = Vec::new();
+    let mut keep_spans = |event| {
+        if let Event::Layout { spans, .. } = event {
+            spans_then = spans;
+        }
+    };
+    let first = session.send(&messages, &options, &greedy(), 12, &mut keep_spans).unwrap();
+    session.save(&path).unwrap();
+    let n_seen = session.context().cache().n_seen();
+    let show = |messages: &[Message]| {
+        let mut told = Vec::new();
+        restored(&path).unwrap().show(messages, &mut |event| told.push(event)).unwrap();
+        told
+    };
+
+    messages.push(Message { role: Role::Assistant, text: first.text, documents: Vec::new() });
+    let [Event::Layout { n_tokens, spans, .. }, Event::Cache { state, kept, .. }] = &show(&messages)[..] else {
+        panic!("a layout and a state")
+    };
+    assert_eq!((*n_tokens, state.n_seen), (n_seen, n_seen));
+    assert_eq!(spans, &spans_then);
+    assert!(!kept.is_empty(), "every position is told");
+
+    messages[0].text = "Who is Mr. Bennet?".into();
+    let [Event::Layout { n_tokens, spans, .. }, Event::Cache { state, .. }] = &show(&messages)[..] else {
+        panic!("a layout and a state")
+    };
+    assert!(*n_tokens > 500 && *n_tokens < n_seen, "the document is still there, what was asked about it is not");
+    assert_eq!((state.n_seen, spans.last().map(|span| span.end)), (*n_tokens, Some(*n_tokens)));
 }

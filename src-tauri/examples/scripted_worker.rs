@@ -3,6 +3,7 @@
 //! was started under (the tests copy it): `healthy`, `dies-on-send`, `dies-on-load`, `dies-at-once`, `babbles`,
 //! `old-version`.
 
+use std::collections::HashSet;
 use std::io::{self, Write};
 
 use engine::protocol::{
@@ -16,6 +17,7 @@ fn main() -> io::Result<()> {
         std::process::exit(3);
     }
     let (mut from, mut to) = (io::stdin().lock(), io::stdout().lock());
+    let mut restored = HashSet::new();
     let device = Device { kind: "cpu".into(), name: "a scripted CPU".into() };
     while let Some(Command { id, request }) = read_frame::<Command>(&mut from)? {
         let mut say = |re: Option<u64>, event: Event| write_frame(&mut to, &Report { re, event });
@@ -30,6 +32,7 @@ fn main() -> io::Result<()> {
                 say(Some(id), Event::Failed { session: None, code: "no_file".into(), message })?;
             }
             Request::Load { path } => {
+                restored.clear();
                 say(None, Event::ModelLoading { fraction: 0.5 })?;
                 let model = ModelInfo {
                     name: "Scripted".into(),
@@ -58,7 +61,9 @@ fn main() -> io::Result<()> {
                     io::stdout().flush()?;
                     std::thread::sleep(std::time::Duration::from_secs(60));
                 }
-                let answer = format!("{} messages, the last: {}", messages.len(), messages[messages.len() - 1].text);
+                let again = if restored.contains(&session) { "restored, " } else { "" };
+                let last = &messages[messages.len() - 1].text;
+                let answer = format!("{again}{} messages, the last: {last}", messages.len());
                 for (n, word) in (1..).zip(answer.split_inclusive(' ')) {
                     say(None, Event::Token { session: session.clone(), text: word.into(), generated: n, tok_s: 50.0 })?;
                     if manners == "dies-on-send" && n == 2 {
@@ -71,12 +76,23 @@ fn main() -> io::Result<()> {
                 say(None, Event::Finished { session, reason: FinishReason::Eos, stats })?;
             }
             Request::TextAt { .. } => say(Some(id), Event::Text { text: "some text".into() })?,
-            Request::SetBudget { .. }
-            | Request::Pin { .. }
-            | Request::Save { .. }
-            | Request::Restore { .. }
-            | Request::Stop { .. }
-            | Request::Close { .. } => say(Some(id), Event::Accepted)?,
+            Request::Save { session, path } => {
+                std::fs::write(path, session)?;
+                say(Some(id), Event::Accepted)?;
+            }
+            Request::Restore { session, path, .. } => match std::fs::read_to_string(path) {
+                Ok(saved) if saved == session => {
+                    restored.insert(session);
+                    say(Some(id), Event::Accepted)?;
+                }
+                _ => {
+                    let (code, message) = ("snapshot".into(), "It is damaged".into());
+                    say(Some(id), Event::Failed { session: Some(session), code, message })?;
+                }
+            },
+            Request::SetBudget { .. } | Request::Pin { .. } | Request::Stop { .. } | Request::Close { .. } => {
+                say(Some(id), Event::Accepted)?
+            }
             Request::Shutdown => break,
         }
     }

@@ -11,13 +11,14 @@ use std::time::Duration;
 use engine::protocol::{CacheOptions, Event, FinishReason, Request, Sampling, SessionId, TurnStats, WorkerMemory};
 use rusqlite::Connection;
 use tokio::sync::{Mutex, mpsc, watch};
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::api::{Again, AgainHow, AppEvent, Chat, Question, Sent, Status};
 use crate::chats::{self, Asked, Ending, Store};
 use crate::error::Problem;
 use crate::events::Outbox;
 use crate::models;
+use crate::snapshots::Snapshots;
 use crate::worker::{Notice, Worker, answer};
 
 #[cfg(test)]
@@ -32,9 +33,12 @@ pub struct Answers {
     store: Store,
     outbox: Outbox,
     worker: Worker,
+    snapshots: Snapshots,
     memory: Arc<watch::Sender<WorkerMemory>>,
     /// Held while an event is taken in, so that whoever reads sees text and count agree.
     running: Arc<Mutex<HashMap<SessionId, Running>>>,
+    /// The chat that the window shows.
+    shown: Arc<Mutex<Option<SessionId>>>,
     /// Whether the window knows that text cannot be stored.
     complained: Arc<AtomicBool>,
 }
@@ -57,9 +61,16 @@ struct Terms {
 
 impl Answers {
     /// Takes in `notices` until the worker's supervisor ends.
-    pub fn start(store: Store, outbox: Outbox, worker: Worker, notices: mpsc::UnboundedReceiver<Notice>) -> Self {
+    pub fn start(
+        store: Store,
+        outbox: Outbox,
+        worker: Worker,
+        snapshots: Snapshots,
+        notices: mpsc::UnboundedReceiver<Notice>,
+    ) -> Self {
         let memory = Arc::new(watch::channel(WorkerMemory::default()).0);
-        let answers = Self { store, outbox, worker, memory, running: Arc::default(), complained: Arc::default() };
+        let (running, shown, complained) = (Arc::default(), Arc::default(), Arc::default());
+        let answers = Self { store, outbox, worker, snapshots, memory, running, shown, complained };
         tokio::spawn(answers.clone().take_in(notices));
         answers
     }
@@ -128,14 +139,15 @@ impl Answers {
         answerable(self.worker.settled().await)?;
         let messages = self.store.run(move |db| chats::conversation(db, id)).await?;
         let Terms { cache, sampling, max_tokens } = terms;
-        let request = Request::Send { session: session.to_owned(), messages, cache, sampling, max_tokens };
         let reply = {
             let mut running = self.running.lock().await;
             match running.get_mut(session) {
                 // Under the lock: a stop that comes now reaches the worker after the question.
                 Some(entry) if entry.answer == id => {
                     entry.sent = true;
-                    self.worker.submit(request)
+                    self.snapshots.begin(session, &messages);
+                    let session = session.to_owned();
+                    self.worker.submit(Request::Send { session, messages, cache, sampling, max_tokens })
                 }
                 _ => return Ok(()),
             }
@@ -176,6 +188,13 @@ impl Answers {
         Ok(())
     }
 
+    /// Waits until nothing is being written any more.
+    pub async fn all_ended(&self, until: Instant) {
+        while !self.running.lock().await.is_empty() && Instant::now() < until {
+            sleep(Duration::from_millis(10)).await;
+        }
+    }
+
     /// A chat as it stands. What the window has been told before belongs to it, what it is told later does not.
     ///
     /// # Errors
@@ -186,6 +205,8 @@ impl Answers {
         self.save(&mut running).await?;
         let now = running.get(&id).map(|entry| (entry.answer, entry.generated));
         let mut chat = self.store.run(move |db| chats::chat(db, &id)).await?;
+        *self.shown.lock().await = Some(chat.summary.id.clone());
+        tokio::spawn(self.clone().restore_shown());
         if let Some((answer, generated)) = now
             && let Some(message) = chat.messages.iter_mut().find(|message| message.id == answer)
         {
@@ -193,6 +214,22 @@ impl Answers {
             message.generated = generated;
         }
         Ok(chat)
+    }
+
+    /// Brings back what the model held of the chat that is shown.
+    async fn restore_shown(self) {
+        let Some(chat) = self.shown.lock().await.clone() else { return };
+        if !matches!(self.worker.status(), Status::Ready { .. }) || !self.snapshots.has(&chat) {
+            return;
+        }
+        let id = chat.clone();
+        let messages = self.store.run(move |db| match chats::leaf(db, &id)? {
+            Some(leaf) => chats::conversation(db, leaf),
+            None => Ok(Vec::new()),
+        });
+        if let Ok(messages) = messages.await {
+            self.snapshots.restore(&chat, &messages);
+        }
     }
 
     /// Shows the branch of a chat that a message stands in.
@@ -218,6 +255,7 @@ impl Answers {
             }
             self.end(entry, Ending::Finished(FinishReason::Stopped, TurnStats::default())).await?;
         }
+        self.snapshots.forget(&id);
         drop(self.worker.submit(Request::Close { session: id.clone() }));
         self.store.run(move |db| chats::delete(db, &id)).await?;
         self.outbox.push(AppEvent::ChatsChanged);
@@ -248,8 +286,11 @@ impl Answers {
                         self.take(event).await;
                     }
                     Some(Notice::Status(status)) => {
-                        if !matches!(status, Status::Ready { .. }) {
+                        if matches!(status, Status::Ready { .. }) {
+                            tokio::spawn(self.clone().restore_shown());
+                        } else {
                             self.memory.send_replace(WorkerMemory::default());
+                            self.snapshots.lost();
                         }
                         self.outbox.push(AppEvent::Status { status: named(status) });
                     }
@@ -279,6 +320,7 @@ impl Answers {
             Event::Finished { session, reason, stats } => {
                 let mut running = self.running.lock().await;
                 let Some(entry) = running.remove(session) else { return };
+                self.snapshots.changed(session);
                 if let Err(problem) = self.end(entry, Ending::Finished(*reason, stats.clone())).await {
                     self.complain(&problem);
                 }
@@ -296,9 +338,12 @@ impl Answers {
                 self.memory.send_replace(memory.clone());
                 self.tell(event);
             }
+            Event::Cache { session, state, .. } => {
+                self.snapshots.measured(session, state.hot_bytes + state.store_bytes);
+                self.tell(event);
+            }
             Event::Layout { .. }
             | Event::Prefill { .. }
-            | Event::Cache { .. }
             | Event::Recalled { .. }
             | Event::Notice { .. }
             | Event::Failed { .. } => self.tell(event),

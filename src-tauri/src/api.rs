@@ -371,6 +371,19 @@ pub struct PickedFile {
     pub bytes: u64,
 }
 
+/// Caches of chats that are kept on the disk.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS)]
+pub struct SnapshotUse {
+    /// Chats that have one.
+    pub chats: u32,
+    /// What they take.
+    #[ts(type = "number")]
+    pub bytes: u64,
+    /// What they may take; 0 keeps none.
+    #[ts(type = "number")]
+    pub limit: u64,
+}
+
 /// What every failed command returns.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS)]
 pub struct ApiError {

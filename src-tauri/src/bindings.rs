@@ -23,6 +23,7 @@ fn export(into: &Path) -> Result<(), ExportError> {
     api::Again::export_all(&config)?;
     api::Sent::export_all(&config)?;
     api::PickedFile::export_all(&config)?;
+    api::SnapshotUse::export_all(&config)?;
     Passage::export_all(&config)?;
     api::ApiError::export_all(&config)
 }

@@ -23,8 +23,8 @@ mod tests;
 mod transfer;
 mod writing;
 
-pub use branches::{chat, conversation, show_branch};
-pub use list::{chats, delete, find, pin, purge, rename, restore};
+pub use branches::{chat, conversation, leaf, show_branch};
+pub use list::{all_ids, chats, delete, find, pin, purge, rename, restore};
 pub use search::search;
 pub use settings::{own_models, remember_model, set_setting, setting};
 pub use transfer::{from_json, to_json, to_markdown};

@@ -9,7 +9,7 @@ use tauri_plugin_dialog::DialogExt;
 use tokio::sync::oneshot;
 
 use crate::api::{
-    Again, ApiError, AppEvent, AppInfo, Chat, ChatSummary, Found, ModelEntry, PickedFile, Question, Sent,
+    Again, ApiError, AppEvent, AppInfo, Chat, ChatSummary, Found, ModelEntry, PickedFile, Question, Sent, SnapshotUse,
 };
 use crate::chats;
 use crate::error::Problem;
@@ -52,9 +52,7 @@ pub async fn load_model(shell: State<'_, Shell>, path: PathBuf) -> Result<()> {
 /// Gives the model's memory back; answers are stopped.
 #[tauri::command]
 pub async fn eject_model(shell: State<'_, Shell>) -> Result<()> {
-    shell.answers.stop_all().await?;
-    shell.worker.ask(Request::Unload).await?;
-    Ok(())
+    Ok(shell.eject_model().await?)
 }
 
 /// Starts to download a model of the catalogue; how it goes arrives as events.
@@ -161,7 +159,8 @@ pub async fn set_budget(shell: State<'_, Shell>, chat: String, budget: Option<u3
 /// Keeps a passage of a chat from eviction, or no longer.
 #[tauri::command]
 pub async fn pin(shell: State<'_, Shell>, chat: String, passage: Passage, pinned: bool) -> Result<()> {
-    shell.worker.ask(Request::Pin { session: chat, passage, pinned }).await?;
+    shell.worker.ask(Request::Pin { session: chat.clone(), passage, pinned }).await?;
+    shell.snapshots.changed(&chat);
     Ok(())
 }
 
@@ -202,6 +201,19 @@ pub async fn stat_file(path: PathBuf) -> Result<PickedFile> {
 #[tauri::command]
 pub async fn read_file(path: PathBuf) -> Result<Response> {
     Ok(Response::new(files::read(&path).await?))
+}
+
+/// What the caches of chats take on the disk.
+#[tauri::command]
+pub async fn snapshot_use(shell: State<'_, Shell>) -> Result<SnapshotUse> {
+    Ok(shell.snapshots.usage().await?)
+}
+
+/// Sets how many bytes the caches of chats may take on the disk; 0 keeps none.
+#[tauri::command]
+pub async fn set_snapshot_limit(shell: State<'_, Shell>, bytes: u64) -> Result<SnapshotUse> {
+    shell.snapshots.set_limit(bytes).await?;
+    Ok(shell.snapshots.usage().await?)
 }
 
 /// Opens a web page in the person's browser.

@@ -15,6 +15,7 @@ mod files;
 mod gauge;
 mod models;
 mod shell;
+mod snapshots;
 mod window;
 mod worker;
 

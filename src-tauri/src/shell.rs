@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use engine::protocol::Request;
-use tokio::time::{MissedTickBehavior, interval};
+use tokio::time::{Instant, MissedTickBehavior, interval};
 
 use crate::answers::Answers;
 use crate::api::{AppEvent, Status};
@@ -14,6 +14,7 @@ use crate::error::Problem;
 use crate::events::Outbox;
 use crate::gauge::Meter;
 use crate::models::{self, Models};
+use crate::snapshots::Snapshots;
 use crate::worker::{Worker, program};
 
 /// A deleted chat can be put back for so long, also after a restart.
@@ -21,6 +22,11 @@ const UNDO_WITHIN: Duration = Duration::from_secs(60);
 
 /// The setting that names the model to open on start.
 const LAST_MODEL: &str = "last_model";
+
+/// The longest that closing the window waits for caches to be written.
+const SAVE_WITHIN: Duration = Duration::from_secs(8);
+/// A model that goes waits longer: the window is still there.
+const SAVE_WITHIN_SWITCH: Duration = Duration::from_secs(60);
 
 /// Everything that commands need.
 pub struct Shell {
@@ -34,6 +40,8 @@ pub struct Shell {
     pub worker: Worker,
     /// Questions and answers.
     pub answers: Answers,
+    /// Caches on the disk.
+    pub snapshots: Snapshots,
     /// Catalogue, own files and downloads.
     pub models: Models,
 }
@@ -75,10 +83,11 @@ impl Shell {
         let find = Arc::new(move || program::candidates(&folder));
         let (worker, notices) = Worker::start(find, model, places.worker_log());
         outbox.push(AppEvent::Status { status: Status::Starting });
-        let answers = Answers::start(store.clone(), outbox.clone(), worker.clone(), notices);
-        tokio::spawn(purge(store.clone()));
+        let snapshots = Snapshots::new(places.data.join("snapshots"), store.clone(), worker.clone())?;
+        let answers = Answers::start(store.clone(), outbox.clone(), worker.clone(), snapshots.clone(), notices);
+        tokio::spawn(purge(store.clone(), snapshots.clone()));
         tokio::spawn(measure(worker.clone(), answers.clone(), outbox.clone()));
-        Ok(Self { places, store, outbox, worker, answers, models })
+        Ok(Self { places, store, outbox, worker, answers, snapshots, models })
     }
 
     /// Opens a model and remembers it.
@@ -86,7 +95,7 @@ impl Shell {
     /// # Errors
     /// Why the worker could not open it.
     pub async fn load_model(&self, path: PathBuf) -> Result<(), Problem> {
-        self.answers.stop_all().await?;
+        self.put_away().await?;
         self.worker.ask(Request::Load { path: path.clone() }).await?;
         let own = !models::in_catalogue(&path);
         self.store
@@ -100,21 +109,45 @@ impl Shell {
             .await
     }
 
+    /// Gives the model's memory back.
+    ///
+    /// # Errors
+    /// When what is being written cannot be stored.
+    pub async fn eject_model(&self) -> Result<(), Problem> {
+        self.put_away().await?;
+        self.worker.ask(Request::Unload).await.map(drop)
+    }
+
+    /// Ends every answer and keeps what the model holds of each chat.
+    async fn put_away(&self) -> Result<(), Problem> {
+        self.answers.stop_all().await?;
+        let until = Instant::now() + SAVE_WITHIN_SWITCH;
+        self.answers.all_ended(until).await;
+        self.snapshots.save_all(until).await;
+        Ok(())
+    }
+
     /// Stores what is not stored yet and ends the worker.
     pub async fn close(&self) {
         self.answers.save_all().await;
+        if self.answers.stop_all().await.is_ok() {
+            let until = Instant::now() + SAVE_WITHIN;
+            self.answers.all_ended(until).await;
+            self.snapshots.save_all(until).await;
+        }
         self.worker.quit().await;
     }
 }
 
 /// Deletes for good what was deleted a while ago.
-async fn purge(store: Store) {
+async fn purge(store: Store, snapshots: Snapshots) {
     let mut again = interval(UNDO_WITHIN);
     let after_ms = i64::try_from(UNDO_WITHIN.as_millis()).unwrap_or(i64::MAX);
     loop {
         again.tick().await;
         // A disk that is full now may not be the next time.
         let _ = store.run(move |db| chats::purge(db, after_ms)).await;
+        let _ = snapshots.sweep().await;
     }
 }
 

@@ -48,6 +48,8 @@ pub fn run() -> tauri::Result<()> {
             commands::pick_files,
             commands::stat_file,
             commands::read_file,
+            commands::snapshot_use,
+            commands::set_snapshot_limit,
             commands::open_link,
         ])
         .setup(|app| Ok(set_up(app)?))

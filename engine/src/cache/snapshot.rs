@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs::{self, File};
+use std::io::Read;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
@@ -29,6 +30,8 @@ use crate::protocol::{CacheOptions, KvType};
 
 /// Raised whenever the content changes meaning.
 const VERSION: &str = "1";
+
+const NO_SNAPSHOT: &str = "it is no snapshot, or a damaged one";
 
 /// What a session adds to its cache.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -90,11 +93,43 @@ pub fn write(path: &Path, context: &mut Context, extra: &Extra) -> Result<()> {
 /// # Errors
 /// [`Error::Snapshot`] for a file that is damaged, of another version or of another model.
 pub fn read(path: &Path, model: Arc<Model>) -> Result<(Context, Extra)> {
-    let bytes = fs::read(path).map_err(|error| refusal(path, format!("it could not be read: {error}")))?;
-    set_up(&bytes, model).map_err(|error| match error {
+    let take_in = || {
+        let mut file = File::open(path)?;
+        let mut bytes = head(&mut file, &model)?;
+        file.read_to_end(&mut bytes)?;
+        set_up(&bytes, model.clone())
+    };
+    take_in().map_err(|error| match error {
         Trouble::Refused(reason) => refusal(path, reason),
         Trouble::Device(error) => error,
     })
+}
+
+/// The beginning of a file, which says whose it is: one of another model need not be read to its end.
+fn head(file: &mut File, model: &Model) -> Checked<Vec<u8>> {
+    #[derive(Deserialize)]
+    struct Head {
+        #[serde(rename = "__metadata__")]
+        metadata: HashMap<String, String>,
+    }
+    let mut len = [0; 8];
+    file.read_exact(&mut len)?;
+    let mut bytes = len.to_vec();
+    file.take(u64::from_le_bytes(len)).read_to_end(&mut bytes)?;
+    let Head { metadata } = serde_json::from_slice(&bytes[8..]).map_err(|_| NO_SNAPSHOT)?;
+    owned_by(&metadata, model)?;
+    Ok(bytes)
+}
+
+fn owned_by(metadata: &HashMap<String, String>, model: &Model) -> Checked<()> {
+    let says = |name: &str, value: &str| metadata.get(name).is_some_and(|said| said == value);
+    if !says("cistern", VERSION) {
+        return Err("another version of Cistern wrote it".into());
+    }
+    if !says("model", &model.fingerprint) {
+        return Err("it belongs to another model".into());
+    }
+    Ok(())
 }
 
 fn refusal(path: &Path, reason: String) -> Error {
@@ -229,6 +264,12 @@ impl From<&str> for Trouble {
     }
 }
 
+impl From<std::io::Error> for Trouble {
+    fn from(error: std::io::Error) -> Self {
+        Self::Refused(format!("it could not be read: {error}"))
+    }
+}
+
 type Checked<T> = std::result::Result<T, Trouble>;
 
 /// The arrays of a file, by name.
@@ -282,17 +323,12 @@ fn sized<T>(name: &str, values: Vec<T>, len: usize) -> Checked<Vec<T>> {
 }
 
 fn set_up(bytes: &[u8], model: Arc<Model>) -> Checked<(Context, Extra)> {
-    let no_snapshot = |_| Trouble::from("it is no snapshot, or a damaged one");
+    let no_snapshot = |_| Trouble::from(NO_SNAPSHOT);
     let (_, metadata) = SafeTensors::read_metadata(bytes).map_err(no_snapshot)?;
     let file = SafeTensors::deserialize(bytes).map_err(no_snapshot)?;
     let metadata = metadata.metadata().clone().unwrap_or_default();
     let text = |name: &str| metadata.get(name).map(String::as_str).unwrap_or_default();
-    if text("cistern") != VERSION {
-        return Err("another version of Cistern wrote it".into());
-    }
-    if text("model") != model.fingerprint {
-        return Err("it belongs to another model".into());
-    }
+    owned_by(&metadata, &model)?;
     let source = Source { views: file.tensors().into_iter().collect() };
     if digest(text("state"), source.views.iter().map(|(name, view)| (name.as_str(), view))) != text("digest") {
         return Err("it is damaged".into());

@@ -13,6 +13,7 @@ struct Desk {
     store: Store,
     worker: Worker,
     answers: Answers,
+    snapshots: Snapshots,
     heard: Arc<Plain<Vec<AppEvent>>>,
 }
 
@@ -29,8 +30,18 @@ impl Desk {
         }));
         let log = scripted.folder.path().join("worker.log");
         let (worker, notices) = Worker::start(scripted.find(), Some(scripted.model()), log);
-        let answers = Answers::start(store.clone(), outbox, worker.clone(), notices);
-        Self { scripted, store, worker, answers, heard }
+        let folder = scripted.folder.path().join("snapshots");
+        let snapshots = Snapshots::new(folder, store.clone(), worker.clone()).unwrap();
+        let answers = Answers::start(store.clone(), outbox, worker.clone(), snapshots.clone(), notices);
+        Self { scripted, store, worker, answers, snapshots, heard }
+    }
+
+    /// Opens the model again, and waits until everyone knows.
+    async fn reload(&self) {
+        self.heard.lock().unwrap().clear();
+        self.worker.ask(Request::Load { path: self.scripted.model() }).await.unwrap();
+        let ready = |event: &AppEvent| matches!(event, AppEvent::Status { status: Status::Ready { .. } });
+        soon(async || self.heard.lock().unwrap().iter().any(ready)).await;
     }
 
     /// Waits until the window has heard of an end, and returns the chat as it is then opened.
@@ -213,4 +224,78 @@ async fn a_deleted_chat_is_gone_even_while_it_is_answered() {
     desk.answers.delete(sent.chat.id.clone()).await.unwrap();
     assert_eq!(desk.answers.open(sent.chat.id).await.unwrap_err().code(), "no_such_chat");
     assert!(desk.store.run(|db| chats::chats(db)).await.unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn what_the_model_holds_of_a_chat_is_saved_and_comes_back_when_the_chat_is_opened() {
+    let desk = Desk::new("healthy");
+    let sent = desk.answers.send(question(None, "What?")).await.unwrap();
+    let id = sent.chat.id.clone();
+    desk.ended(&id).await;
+    desk.snapshots.save_all(Instant::now() + Duration::from_secs(20)).await;
+    let usage = desk.snapshots.usage().await.unwrap();
+    assert_eq!((usage.chats, usage.bytes), (1, id.len() as u64));
+
+    // Another model, or the same one again: the worker holds nothing any more. The chat that is shown comes back.
+    desk.reload().await;
+    soon(async || !desk.snapshots.has(&id)).await;
+    desk.answers.send(question(Some(&id), "And?")).await.unwrap();
+    let chat = desk.ended(&id).await;
+    assert_eq!(chat.messages[3].text, "restored, 3 messages, the last: And?");
+
+    // Another one only when it is needed.
+    let other = desk.answers.send(question(None, "Else?")).await.unwrap();
+    desk.ended(&other.chat.id).await;
+    desk.reload().await;
+    assert!(desk.snapshots.has(&id));
+    desk.answers.send(question(Some(&id), "So?")).await.unwrap();
+    assert!(desk.ended(&id).await.messages[5].text.starts_with("restored, "));
+}
+
+#[tokio::test]
+async fn a_damaged_file_costs_nothing_but_the_reading() {
+    let desk = Desk::new("healthy");
+    let sent = desk.answers.send(question(None, "What?")).await.unwrap();
+    let id = sent.chat.id.clone();
+    desk.ended(&id).await;
+    desk.snapshots.save_all(Instant::now() + Duration::from_secs(20)).await;
+    let file = desk.scripted.folder.path().join("snapshots").join(format!("{id}.snapshot"));
+    std::fs::write(&file, "something else").unwrap();
+    desk.reload().await;
+
+    desk.answers.send(question(Some(&id), "And?")).await.unwrap();
+    let chat = desk.ended(&id).await;
+    assert_eq!(chat.messages[3].text, "3 messages, the last: And?");
+    assert!(chat.messages[3].problem.is_none());
+}
+
+#[tokio::test]
+async fn snapshots_keep_to_their_limit_and_go_with_their_chats() {
+    let desk = Desk::new("healthy");
+    let mut ids = Vec::new();
+    for text in ["One", "Two", "Three"] {
+        let sent = desk.answers.send(question(None, text)).await.unwrap();
+        desk.ended(&sent.chat.id).await;
+        desk.snapshots.save_all(Instant::now() + Duration::from_secs(20)).await;
+        ids.push(sent.chat.id);
+        sleep(Duration::from_millis(20)).await;
+    }
+    let file = |id: &str| desk.scripted.folder.path().join("snapshots").join(format!("{id}.snapshot"));
+    let kept = || ids.iter().map(|id| file(id).is_file()).collect::<Vec<_>>();
+    assert_eq!(kept(), [true, true, true]);
+    desk.snapshots.set_limit(80).await.unwrap();
+    assert_eq!(kept(), [false, true, true], "the one not used for longest goes");
+
+    desk.answers.delete(ids[1].clone()).await.unwrap();
+    desk.snapshots.sweep().await.unwrap();
+    assert_eq!(kept(), [false, true, true], "the chat can still be put back");
+    desk.store.run(|db| chats::purge(db, 0)).await.unwrap();
+    desk.snapshots.sweep().await.unwrap();
+    assert_eq!(kept(), [false, false, true]);
+
+    desk.snapshots.set_limit(0).await.unwrap();
+    desk.answers.send(question(Some(&ids[2]), "More")).await.unwrap();
+    desk.ended(&ids[2]).await;
+    desk.snapshots.save_all(Instant::now() + Duration::from_secs(20)).await;
+    assert_eq!(kept(), [false, false, false], "none are wanted");
 }

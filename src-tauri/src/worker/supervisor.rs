@@ -247,7 +247,8 @@ impl Supervisor {
                 self.model = None;
                 self.set(Status::Idle);
             }
-            Event::Finished { session, .. } | Event::Failed { session: Some(session), .. } => {
+            // One that answers a command, to restore a session for instance, ends no turn.
+            Event::Finished { session, .. } | Event::Failed { session: Some(session), .. } if re.is_none() => {
                 self.sessions.remove(session);
             }
             _ => {}

@@ -129,6 +129,7 @@ export class PreviewApi implements Api {
   readonly #files: Map<string, ArrayBuffer>;
   readonly #worker: FakeWorker;
   #ids = 100;
+  #snapshotLimit = 8 * 2 ** 30;
 
   constructor({ model = MODEL, pace = 1, files = new Map(), chats = [] }: PreviewOptions = {}) {
     this.#model = model;
@@ -393,6 +394,16 @@ export class PreviewApi implements Api {
     return data
       ? Promise.resolve(data.slice(0))
       : Promise.reject(new Error(`There is no file ${path}.`));
+  }
+
+  snapshotUse() {
+    return Promise.resolve({ chats: 3, bytes: 412 * 2 ** 20, limit: this.#snapshotLimit });
+  }
+
+  setSnapshotLimit(bytes: number) {
+    this.calls.push(['setSnapshotLimit', bytes]);
+    this.#snapshotLimit = bytes;
+    return this.snapshotUse();
   }
 
   openLink(url: string): Promise<void> {

@@ -12,6 +12,7 @@ import type {
   PickedFile,
   Question,
   Sent,
+  SnapshotUse,
 } from './types';
 
 /** What is being dragged over the window. */
@@ -62,6 +63,10 @@ export interface Api {
   statFile(path: string): Promise<PickedFile>;
   readFile(path: string): Promise<ArrayBuffer>;
   openLink(url: string): Promise<void>;
+
+  /** What the caches of chats take on the disk, and may take. */
+  snapshotUse(): Promise<SnapshotUse>;
+  setSnapshotLimit(bytes: number): Promise<SnapshotUse>;
 }
 
 /** Any thrown thing as an error that can be shown. */

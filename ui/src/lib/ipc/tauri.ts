@@ -47,4 +47,7 @@ export const tauriApi: Api = {
   statFile: (path) => invoke('stat_file', { path }),
   readFile: (path) => invoke('read_file', { path }),
   openLink: (url) => invoke('open_link', { url }),
+
+  snapshotUse: () => invoke('snapshot_use'),
+  setSnapshotLimit: (bytes) => invoke('set_snapshot_limit', { bytes }),
 };

@@ -33,6 +33,7 @@ export type { Recalled } from './bindings/Recalled';
 export type { Role } from './bindings/Role';
 export type { Sampling } from './bindings/Sampling';
 export type { Sent } from './bindings/Sent';
+export type { SnapshotUse } from './bindings/SnapshotUse';
 export type { SnippetPart } from './bindings/SnippetPart';
 export type { Span } from './bindings/Span';
 export type { SpanKind } from './bindings/SpanKind';

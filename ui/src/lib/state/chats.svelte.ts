@@ -124,7 +124,11 @@ export class Chats {
     if (chat === undefined || this.busy) return;
     try {
       const { summary, messages } = await this.api.showBranch(chat, message);
-      if (visit === this.#visit) this.open = { summary, messages };
+      if (visit !== this.#visit) return;
+      const before = this.open?.messages ?? [];
+      const parted = messages.findIndex(({ id }, i) => id !== before[i]?.id);
+      if (parted >= 0) this.session?.part(parted);
+      this.open = { summary, messages };
     } catch (error) {
       this.toasts.error(asApiError(error).message);
     }
@@ -195,8 +199,9 @@ export class Chats {
   }
 
   apply(event: SessionEvent): void {
-    const unknown = !this.#sessions.has(event.session);
-    const session = this.#session(event.session);
+    const { session: id } = event;
+    const unknown = !this.#sessions.has(id) && !this.list.some((chat) => chat.id === id);
+    const session = this.#session(id);
     // The first events of a new chat may come before the reply that names it.
     if (unknown && this.sending) session.begin(this.prefs.cacheOptions);
     if (event.type === 'failed' && !session.busy) {

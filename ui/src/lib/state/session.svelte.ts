@@ -189,6 +189,13 @@ export class Session {
     this.#end();
   }
 
+  /** The chat shows another branch from this message on: what was read of the one before is none of its messages. */
+  part(message: number): void {
+    this.spans = this.spans.map((span) =>
+      span.message !== null && span.message >= message ? { ...span, message: null } : span,
+    );
+  }
+
   /** The worker holds nothing of this session any more. */
   forget(): void {
     this.cache = null;

@@ -1,0 +1,235 @@
+//! Caches of chats as files, so that a chat that is opened again need not be read again.
+//!
+//! One file for each chat, in a folder of their own, under a limit for all of them. None of them is needed: where one
+//! is missing, damaged or of another model, the chat's text is read again.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use engine::protocol::{Message, Request, SessionId};
+use tokio::time::{Instant, sleep, timeout_at};
+
+use crate::api::SnapshotUse;
+use crate::chats::{self, Store};
+use crate::error::Problem;
+use crate::worker::{Worker, answer};
+
+/// A chat that nothing has happened in for so long is saved.
+const IDLE: Duration = Duration::from_secs(30);
+/// All snapshots together, where the person has not said otherwise.
+const DEFAULT_LIMIT: u64 = 8 << 30;
+/// The setting that says otherwise, in bytes.
+const LIMIT: &str = "snapshot_limit";
+/// A file that is not whole and was not written to for so long never will be.
+const GIVEN_UP: Duration = Duration::from_secs(600);
+const EXTENSION: &str = "snapshot";
+
+/// Saves and restores caches. Clones share it.
+#[derive(Clone)]
+pub struct Snapshots {
+    folder: PathBuf,
+    store: Store,
+    worker: Worker,
+    /// What the worker holds now.
+    held: Arc<Mutex<HashMap<SessionId, Held>>>,
+}
+
+/// A session that the worker holds.
+#[derive(Debug, Clone, Default)]
+struct Held {
+    /// Of its hot cache and store.
+    bytes: u64,
+    /// Rises with everything that the file does not know of yet.
+    changes: u64,
+    saved: u64,
+}
+
+impl Snapshots {
+    /// With files in `folder`, which is made.
+    ///
+    /// # Errors
+    /// When it cannot be made.
+    pub fn new(folder: PathBuf, store: Store, worker: Worker) -> Result<Self, Problem> {
+        std::fs::create_dir_all(&folder).map_err(|error| Problem::Folder { path: folder.clone(), error })?;
+        Ok(Self { folder, store, worker, held: Arc::default() })
+    }
+
+    /// Whether there is a file of a chat that the worker holds nothing of.
+    pub fn has(&self, session: &str) -> bool {
+        !self.lock().contains_key(session) && self.file(session).is_file()
+    }
+
+    /// Has the worker read a chat's file, unless it holds something of the chat already. Whatever comes of it, the
+    /// next turn reads what is missing.
+    pub fn restore(&self, session: &str, messages: &[Message]) {
+        let path = self.file(session);
+        // Held on to while it is submitted: a turn that begins now must come after it.
+        let mut held = self.lock();
+        if held.contains_key(session) || !path.is_file() {
+            return;
+        }
+        held.insert(session.to_owned(), Held::default());
+        touch(&path);
+        let (session, messages) = (session.to_owned(), messages.to_vec());
+        drop(self.worker.submit(Request::Restore { session, path, messages }));
+    }
+
+    /// The worker is about to be given a turn of this chat.
+    pub fn begin(&self, session: &str, messages: &[Message]) {
+        self.restore(session, messages);
+        self.lock().entry(session.to_owned()).or_default();
+    }
+
+    /// A session has changed; it is saved when nothing more happens in it.
+    pub fn changed(&self, session: &str) {
+        let changes = match self.lock().get_mut(session) {
+            Some(entry) => {
+                entry.changes += 1;
+                entry.changes
+            }
+            None => return,
+        };
+        let (this, session) = (self.clone(), session.to_owned());
+        tokio::spawn(async move {
+            sleep(IDLE).await;
+            if this.lock().get(&session).is_some_and(|entry| entry.changes == changes) {
+                this.save(&session).await;
+            }
+        });
+    }
+
+    /// What a session takes in memory, as the worker last said.
+    pub fn measured(&self, session: &str, bytes: u64) {
+        if let Some(entry) = self.lock().get_mut(session) {
+            entry.bytes = bytes;
+        }
+    }
+
+    /// The worker holds nothing any more.
+    pub fn lost(&self) {
+        self.lock().clear();
+    }
+
+    /// The worker is about to hold nothing of this chat any more.
+    pub fn forget(&self, session: &str) {
+        self.lock().remove(session);
+    }
+
+    /// Saves what has changed, before the model goes or the program ends; what is not done by `until` is left.
+    pub async fn save_all(&self, until: Instant) {
+        let changed: Vec<_> = {
+            let held = self.lock();
+            held.iter().filter(|(_, entry)| entry.changes > entry.saved).map(|(session, _)| session.clone()).collect()
+        };
+        for session in changed {
+            if timeout_at(until, self.save(&session)).await.is_err() {
+                return;
+            }
+        }
+    }
+
+    async fn save(&self, session: &str) {
+        let Ok(limit) = self.limit().await else { return };
+        let Some(entry) = self.lock().get(session).cloned() else { return };
+        if entry.changes == entry.saved || entry.bytes > limit {
+            return;
+        }
+        let request = Request::Save { session: session.to_owned(), path: self.file(session) };
+        // Where it cannot be written, for want of space for instance, the chat is read again some day.
+        if answer(self.worker.submit(request)).await.is_ok() {
+            if let Some(now) = self.lock().get_mut(session) {
+                now.saved = entry.changes;
+            }
+            self.keep_to(limit);
+        }
+    }
+
+    /// Deletes the files of chats that are no more, and those that were given up before their end.
+    ///
+    /// # Errors
+    /// When the database cannot be read.
+    pub async fn sweep(&self) -> Result<(), Problem> {
+        let chats = self.store.run(|db| chats::all_ids(db)).await?;
+        for (path, used, _) in files(&self.folder) {
+            let whole = path.extension().is_some_and(|extension| extension == EXTENSION);
+            let of_a_chat = path.file_stem().is_some_and(|stem| chats.iter().any(|chat| stem == chat.as_str()));
+            let being_written = !whole && used.elapsed().is_ok_and(|age| age < GIVEN_UP);
+            if !(whole && of_a_chat || being_written) {
+                remove(&path);
+            }
+        }
+        Ok(())
+    }
+
+    /// How much there is, and may be.
+    ///
+    /// # Errors
+    /// When the database cannot be read.
+    pub async fn usage(&self) -> Result<SnapshotUse, Problem> {
+        let files = files(&self.folder);
+        let bytes = files.iter().map(|(_, _, bytes)| bytes).sum();
+        let chats = u32::try_from(files.len()).unwrap_or(u32::MAX);
+        Ok(SnapshotUse { chats, bytes, limit: self.limit().await? })
+    }
+
+    /// Sets how much there may be; 0 keeps none.
+    ///
+    /// # Errors
+    /// When the database cannot be written to.
+    pub async fn set_limit(&self, limit: u64) -> Result<(), Problem> {
+        self.store.run(move |db| chats::set_setting(db, LIMIT, &limit.to_string())).await?;
+        self.keep_to(limit);
+        Ok(())
+    }
+
+    async fn limit(&self) -> Result<u64, Problem> {
+        let set = self.store.run(|db| chats::setting(db, LIMIT)).await?;
+        Ok(set.and_then(|bytes| bytes.parse().ok()).unwrap_or(DEFAULT_LIMIT))
+    }
+
+    /// Deletes those that were not used for longest, until all are within `limit`.
+    fn keep_to(&self, limit: u64) {
+        let mut files = files(&self.folder);
+        files.sort_by_key(|(_, used, _)| *used);
+        let mut total: u64 = files.iter().map(|(_, _, bytes)| bytes).sum();
+        for (path, _, bytes) in files {
+            if total <= limit {
+                return;
+            }
+            remove(&path);
+            total -= bytes;
+        }
+    }
+
+    fn file(&self, session: &str) -> PathBuf {
+        self.folder.join(session).with_extension(EXTENSION)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<SessionId, Held>> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What lies in the folder, with the time of its last use and its bytes.
+fn files(folder: &Path) -> Vec<(PathBuf, SystemTime, u64)> {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    entries
+        .filter_map(|entry| {
+            let meta = entry.metadata().ok().filter(std::fs::Metadata::is_file)?;
+            Some((entry.path(), meta.modified().ok()?, meta.len()))
+        })
+        .collect()
+}
+
+/// A file that cannot be deleted only takes space.
+fn remove(path: &Path) {
+    let _ = std::fs::remove_file(path);
+}
+
+fn touch(path: &Path) {
+    if let Ok(file) = std::fs::File::options().append(true).open(path) {
+        let _ = file.set_modified(SystemTime::now());
+    }
+}
