@@ -37,8 +37,6 @@ pub struct Answers {
     memory: Arc<watch::Sender<WorkerMemory>>,
     /// Held while an event is taken in, so that whoever reads sees text and count agree.
     running: Arc<Mutex<HashMap<SessionId, Running>>>,
-    /// The chat that the window shows.
-    shown: Arc<Mutex<Option<SessionId>>>,
     /// Whether the window knows that text cannot be stored.
     complained: Arc<AtomicBool>,
 }
@@ -69,8 +67,8 @@ impl Answers {
         notices: mpsc::UnboundedReceiver<Notice>,
     ) -> Self {
         let memory = Arc::new(watch::channel(WorkerMemory::default()).0);
-        let (running, shown, complained) = (Arc::default(), Arc::default(), Arc::default());
-        let answers = Self { store, outbox, worker, snapshots, memory, running, shown, complained };
+        let (running, complained) = (Arc::default(), Arc::default());
+        let answers = Self { store, outbox, worker, snapshots, memory, running, complained };
         tokio::spawn(answers.clone().take_in(notices));
         answers
     }
@@ -205,7 +203,7 @@ impl Answers {
         self.save(&mut running).await?;
         let now = running.get(&id).map(|entry| (entry.answer, entry.generated));
         let mut chat = self.store.run(move |db| chats::chat(db, &id)).await?;
-        *self.shown.lock().await = Some(chat.summary.id.clone());
+        self.snapshots.show(&chat.summary.id);
         tokio::spawn(self.clone().restore_shown());
         if let Some((answer, generated)) = now
             && let Some(message) = chat.messages.iter_mut().find(|message| message.id == answer)
@@ -218,7 +216,7 @@ impl Answers {
 
     /// Brings back what the model held of the chat that is shown.
     async fn restore_shown(self) {
-        let Some(chat) = self.shown.lock().await.clone() else { return };
+        let Some(chat) = self.snapshots.shown() else { return };
         if !matches!(self.worker.status(), Status::Ready { .. }) || !self.snapshots.has(&chat) {
             return;
         }
@@ -374,6 +372,7 @@ impl Answers {
         if running.get(session).is_none_or(|entry| entry.answer != answer) {
             return;
         }
+        self.snapshots.changed(session);
         if let Some(entry) = running.remove(session)
             && let Err(problem) = self.end(entry, Ending::Broken(message.to_owned())).await
         {

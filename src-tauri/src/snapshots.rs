@@ -17,7 +17,9 @@ use crate::error::Problem;
 use crate::worker::{Worker, answer};
 
 /// A chat that nothing has happened in for so long is saved.
-const IDLE: Duration = Duration::from_secs(30);
+const IDLE: Duration = Duration::from_millis(if cfg!(test) { 200 } else { 30_000 });
+/// The worker holds on to so many chats; of others that are saved the memory is given back.
+const KEPT_OPEN: usize = 3;
 /// All snapshots together, where the person has not said otherwise.
 const DEFAULT_LIMIT: u64 = 8 << 30;
 /// The setting that says otherwise, in bytes.
@@ -34,16 +36,27 @@ pub struct Snapshots {
     worker: Worker,
     /// What the worker holds now.
     held: Arc<Mutex<HashMap<SessionId, Held>>>,
+    /// The chat that the window shows.
+    shown: Arc<Mutex<Option<SessionId>>>,
 }
 
 /// A session that the worker holds.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 struct Held {
     /// Of its hot cache and store.
     bytes: u64,
     /// Rises with everything that the file does not know of yet.
     changes: u64,
     saved: u64,
+    /// A turn is under way.
+    busy: bool,
+    used: Instant,
+}
+
+impl Held {
+    fn new(busy: bool) -> Self {
+        Self { bytes: 0, changes: 0, saved: 0, busy, used: Instant::now() }
+    }
 }
 
 impl Snapshots {
@@ -53,7 +66,17 @@ impl Snapshots {
     /// When it cannot be made.
     pub fn new(folder: PathBuf, store: Store, worker: Worker) -> Result<Self, Problem> {
         std::fs::create_dir_all(&folder).map_err(|error| Problem::Folder { path: folder.clone(), error })?;
-        Ok(Self { folder, store, worker, held: Arc::default() })
+        Ok(Self { folder, store, worker, held: Arc::default(), shown: Arc::default() })
+    }
+
+    /// The window shows this chat now.
+    pub fn show(&self, session: &str) {
+        *self.shown.lock().unwrap_or_else(PoisonError::into_inner) = Some(session.to_owned());
+    }
+
+    /// The chat that the window shows.
+    pub fn shown(&self) -> Option<SessionId> {
+        self.shown.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Whether there is a file of a chat that the worker holds nothing of.
@@ -70,7 +93,7 @@ impl Snapshots {
         if held.contains_key(session) || !path.is_file() {
             return;
         }
-        held.insert(session.to_owned(), Held::default());
+        held.insert(session.to_owned(), Held::new(false));
         touch(&path);
         let (session, messages) = (session.to_owned(), messages.to_vec());
         drop(self.worker.submit(Request::Restore { session, path, messages }));
@@ -79,14 +102,16 @@ impl Snapshots {
     /// The worker is about to be given a turn of this chat.
     pub fn begin(&self, session: &str, messages: &[Message]) {
         self.restore(session, messages);
-        self.lock().entry(session.to_owned()).or_default();
+        self.lock().entry(session.to_owned()).or_insert_with(|| Held::new(true)).busy = true;
     }
 
-    /// A session has changed; it is saved when nothing more happens in it.
+    /// A turn has ended, or something else has changed; it is saved when nothing more happens in the session.
     pub fn changed(&self, session: &str) {
         let changes = match self.lock().get_mut(session) {
             Some(entry) => {
                 entry.changes += 1;
+                entry.busy = false;
+                entry.used = Instant::now();
                 entry.changes
             }
             None => return,
@@ -143,6 +168,29 @@ impl Snapshots {
                 now.saved = entry.changes;
             }
             self.keep_to(limit);
+            self.let_go();
+        }
+    }
+
+    /// Gives back the memory of chats that were not used for longest, where a file has all of them.
+    fn let_go(&self) {
+        let shown = self.shown();
+        let mut held = self.lock();
+        let mut idle: Vec<_> = held
+            .iter()
+            .filter(|(session, entry)| {
+                !entry.busy
+                    && entry.changes == entry.saved
+                    && shown.as_ref() != Some(session)
+                    && self.file(session).is_file()
+            })
+            .map(|(session, entry)| (entry.used, session.clone()))
+            .collect();
+        idle.sort();
+        let more = held.len().saturating_sub(KEPT_OPEN);
+        for (_, session) in idle.into_iter().take(more) {
+            held.remove(&session);
+            drop(self.worker.submit(Request::Close { session }));
         }
     }
 

@@ -253,6 +253,24 @@ async fn what_the_model_holds_of_a_chat_is_saved_and_comes_back_when_the_chat_is
 }
 
 #[tokio::test]
+async fn chats_that_are_left_alone_are_saved_and_their_memory_is_given_back() {
+    let desk = Desk::new("healthy");
+    let mut ids = Vec::new();
+    for n in 0..6 {
+        let sent = desk.answers.send(question(None, &format!("Question {n}"))).await.unwrap();
+        desk.ended(&sent.chat.id).await;
+        ids.push(sent.chat.id);
+    }
+    soon(async || desk.snapshots.usage().await.unwrap().chats == 6).await;
+    // Three stay with the worker, the one that is shown among them.
+    soon(async || ids.iter().filter(|id| desk.snapshots.has(id)).count() == 3).await;
+    assert!(!desk.snapshots.has(&ids[5]));
+    let gone = ids.iter().find(|id| desk.snapshots.has(id)).unwrap();
+    desk.answers.send(question(Some(gone), "Still there?")).await.unwrap();
+    assert_eq!(desk.ended(gone).await.messages[3].text, "restored, 3 messages, the last: Still there?");
+}
+
+#[tokio::test]
 async fn a_damaged_file_costs_nothing_but_the_reading() {
     let desk = Desk::new("healthy");
     let sent = desk.answers.send(question(None, "What?")).await.unwrap();

@@ -52,10 +52,9 @@ fn message(row: &Row<'_>) -> rusqlite::Result<StoredMessage> {
 
 /// The end of the branch that is shown; `None` in a chat without messages.
 pub fn leaf(db: &Connection, chat: &str) -> Result<Option<i64>, Problem> {
-    Ok(db
-        .query_row("SELECT leaf_id FROM chats WHERE id = ?1", [chat], |row| row.get(0))
+    db.query_row("SELECT leaf_id FROM chats WHERE id = ?1", [chat], |row| row.get(0))
         .optional()?
-        .ok_or(Problem::NoSuchChat)?)
+        .ok_or(Problem::NoSuchChat)
 }
 
 /// Shows the branch that ends at `leaf`.

@@ -273,7 +273,8 @@ async fn a_chat_of_thousands_of_messages_opens_and_is_deleted() {
             )?;
         }
         tx.execute("UPDATE chats SET leaf_id = (SELECT max(id) FROM messages)", [])?;
-        Ok(tx.commit()?)
+        tx.commit()?;
+        Ok(())
     };
     store.run(add).await.unwrap();
     assert_eq!(store.chat(&id).await.messages.len(), 3001);

@@ -84,10 +84,12 @@ export class Session {
 
   /** Rests the pointer on the middle of an element. */
   async hoverOver(css) {
-    const [x, y] = await this.run((css) => {
+    const [x, y, height] = await this.run((css) => {
       const { x, y, width, height } = document.querySelector(css).getBoundingClientRect();
-      return [x + width / 2, y + height / 2];
+      return [x + width / 2, y + height / 2, height];
     }, css);
+    // What comes to lie under a pointer at rest is not hovered over.
+    await this.hover(x, y + height);
     await this.hover(x, y);
   }
 

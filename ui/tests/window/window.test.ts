@@ -157,6 +157,8 @@ describe('branches', () => {
     await screen.findByText('Two of them');
     expect(screen.getByText('Which budgets?')).toBeTruthy();
     expect(screen.getByTestId('branch').textContent).toBe('1/2');
+    // The model still holds what it read of the other branch, which is none of these messages.
+    await screen.findByText('Another branch');
   });
 
   test('Esc leaves a question as it was', async () => {

@@ -48,7 +48,7 @@ async fn a_chat_comes_back_from_json_with_branches_and_documents() {
 
     // Written again it is the same, but for the time of its last use.
     let id = imported.id;
-    to.run(move |db| Ok(drop(show_branch(db, &id, chat.messages[0].id)?))).await.unwrap();
+    to.run(move |db| show_branch(db, &id, chat.messages[0].id)).await.unwrap();
     let id = to.run(|db| chats(db)).await.unwrap()[0].id.clone();
     let strip = |json: &str| -> serde_json::Value {
         let mut value: serde_json::Value = serde_json::from_str(json).unwrap();

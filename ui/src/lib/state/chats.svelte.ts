@@ -1,4 +1,5 @@
 import { SvelteMap } from 'svelte/reactivity';
+import { Outline } from '../heatmap/sources';
 import { asApiError, type Api } from '../ipc/api';
 import type {
   AgainHow,
@@ -27,6 +28,20 @@ type Terms = Pick<Question, 'cache' | 'sampling' | 'max_tokens'>;
 function withAnswer(shown: StoredMessage[], { question, answer }: Sent): StoredMessage[] {
   const end = shown.findIndex(({ id }) => id === question.parent) + 1;
   return [...shown.slice(0, end), question, answer];
+}
+
+/** Makes what a session has read of one branch nobody's where another branch parts from it. */
+function part(session: Session, before: StoredMessage[], shown: StoredMessage[]): void {
+  const parted = shown.findIndex(({ id }, i) => id !== before[i]?.id);
+  const outline = new Outline(session.spans, before);
+  // An edited question has the documents of the other one, and they stand before its words.
+  const documents = (messages: StoredMessage[]) => JSON.stringify(messages[parted]?.documents);
+  const same = documents(before) === documents(shown);
+  const first = session.spans.find(({ start, kind }) => {
+    const message = outline.messageAt(start, session.total) ?? -1;
+    return message > parted || (message === parted && (kind.type === 'text' || !same));
+  });
+  if (parted >= 0 && first) session.part(first.start);
 }
 
 /** The list of chats, the open one, and what the worker says about each. */
@@ -125,9 +140,7 @@ export class Chats {
     try {
       const { summary, messages } = await this.api.showBranch(chat, message);
       if (visit !== this.#visit) return;
-      const before = this.open?.messages ?? [];
-      const parted = messages.findIndex(({ id }, i) => id !== before[i]?.id);
-      if (parted >= 0) this.session?.part(parted);
+      if (this.session && this.open) part(this.session, this.open.messages, messages);
       this.open = { summary, messages };
     } catch (error) {
       this.toasts.error(asApiError(error).message);

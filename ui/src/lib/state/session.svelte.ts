@@ -189,10 +189,10 @@ export class Session {
     this.#end();
   }
 
-  /** The chat shows another branch from this message on: what was read of the one before is none of its messages. */
-  part(message: number): void {
+  /** The chat shows another branch: what stands from this position on is none of its messages. */
+  part(position: number): void {
     this.spans = this.spans.map((span) =>
-      span.message !== null && span.message >= message ? { ...span, message: null } : span,
+      span.start >= position ? { ...span, message: null } : span,
     );
   }
 
