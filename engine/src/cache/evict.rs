@@ -188,7 +188,7 @@ impl Cache {
                     let (rows, positions) = self.tails[i].of_group(head, group, window);
                     let visible: Vec<usize> = positions.iter().map(|&p| slots.before(p + 1)).collect();
                     let keys = HeadKeys { slices, base: head * capacity * d, len, head_dim: d };
-                    let mut votes = probe(&rows, &keys, d, |row| visible[row % visible.len()], Reduce::Sum);
+                    let mut votes = probe(&rows, &keys, d, |row| visible[row], Reduce::Sum);
                     votes.iter_mut().for_each(|vote| *vote /= group as f32);
                     votes
                 };

@@ -70,6 +70,8 @@ pub struct Cache {
     ask: Option<u32>,
     /// Queries from there on in the layer at hand.
     asking: Queries,
+    /// What the layers below asked for, by position.
+    asked: Vec<f32>,
     recall_time: Duration,
     shape: Shape,
     rope: Rope,
@@ -132,6 +134,7 @@ impl Cache {
             moments: vec![vec![Moments::default(); config.heads]; config.layers],
             ask: None,
             asking: Queries::default(),
+            asked: Vec::new(),
             recall_time: Duration::ZERO,
             shape: Shape {
                 heads: config.heads,
@@ -167,6 +170,7 @@ impl Cache {
             tails: self.tails.clone(),
             moments: self.moments.clone(),
             asking: Queries::default(),
+            asked: Vec::new(),
             rope: self.rope.clone(),
             ..*self
         })

@@ -62,33 +62,37 @@ impl Queries {
         *self = Self::default();
     }
 
-    /// The queries of the `group` heads that share a KV head, of at most `most` tokens: the last, then always the one
-    /// that is least like those chosen. Much of a question is phrase and template, which ask for the same.
-    /// Rows `[group * tokens, head_dim]`, and the position of each token.
-    pub fn of_group(&self, kv_head: usize, group: usize, most: usize) -> (Vec<f32>, Vec<u32>) {
+    /// The queries of the `group` heads that share a KV head, of the last `last` tokens: rows
+    /// `[group * tokens, head_dim]`, and the position of each.
+    pub fn of_group(&self, kv_head: usize, group: usize, last: usize) -> (Vec<f32>, Vec<u32>) {
         let d = self.head_dim;
+        let from = self.n.saturating_sub(last);
         let heads = kv_head * group..(kv_head + 1) * group;
-        let of = |head: usize, t: usize| &self.data[(head * self.n + t) * d..][..d];
-        let like = |a: usize, b: usize| -> f32 { heads.clone().map(|head| dot(of(head, a), of(head, b))).sum() };
-        let norms: Vec<f32> = (0..self.n).map(|t| like(t, t).sqrt().max(f32::MIN_POSITIVE)).collect();
+        let rows = heads.clone().flat_map(|head| &self.data[(head * self.n + from) * d..(head + 1) * self.n * d]);
+        let positions = heads.flat_map(|_| (from..self.n).map(|t| self.first + t as u32));
+        (rows.copied().collect(), positions.collect())
+    }
+
+    /// Of all their queries at most `most` rows: one of the last token, then always the one that is least like those chosen.
+    /// Much of a question is phrase and template, which ask for the same, and so do heads.
+    pub fn unlike(&self, kv_head: usize, group: usize, most: usize) -> (Vec<f32>, Vec<u32>) {
+        let (rows, positions) = self.of_group(kv_head, group, self.n);
+        let rows: Vec<&[f32]> = rows.chunks_exact(self.head_dim).collect();
+        let norms: Vec<f32> = rows.iter().map(|row| dot(row, row).sqrt().max(f32::MIN_POSITIVE)).collect();
         let mut chosen: Vec<usize> = Vec::new();
-        let mut nearest = vec![f32::NEG_INFINITY; self.n];
+        let mut nearest = vec![f32::NEG_INFINITY; rows.len()];
         let mut next = self.n.checked_sub(1);
-        while let Some(t) = next.filter(|_| chosen.len() < most) {
-            chosen.push(t);
+        while let Some(row) = next.filter(|_| chosen.len() < most) {
+            chosen.push(row);
             for (other, nearest) in nearest.iter_mut().enumerate() {
-                *nearest = nearest.max(like(t, other) / (norms[t] * norms[other]));
+                *nearest = nearest.max(dot(rows[row], rows[other]) / (norms[row] * norms[other]));
             }
-            next = (0..self.n).filter(|t| !chosen.contains(t)).min_by(|&a, &b| nearest[a].total_cmp(&nearest[b]));
+            next =
+                (0..rows.len()).filter(|row| !chosen.contains(row)).min_by(|&a, &b| nearest[a].total_cmp(&nearest[b]));
         }
         chosen.sort_unstable();
-        let mut rows = Vec::with_capacity(group * chosen.len() * d);
-        for head in heads.clone() {
-            for &t in &chosen {
-                rows.extend_from_slice(of(head, t));
-            }
-        }
-        (rows, chosen.into_iter().map(|t| self.first + t as u32).collect())
+        let data = chosen.iter().flat_map(|&row| rows[row]).copied().collect();
+        (data, chosen.into_iter().map(|row| positions[row]).collect())
     }
 }
 
@@ -111,8 +115,10 @@ mod tests {
         let (rows, positions) = queries.of_group(1, 1, 9);
         assert_eq!(rows, [1.0, 1.0, 1.0, 2.0, 1.0, 3.0, 1.0, 4.0]);
         assert_eq!(positions, [1, 2, 3, 4]);
-        // Cosine to the last, over both heads: 9/√99 at 1, 17/√297 at 2, 25/√627 at 3.
-        assert_eq!(queries.of_group(0, 2, 2).1, [1, 4]);
+        assert_eq!(queries.of_group(0, 2, 2), (vec![0.0, 3.0, 0.0, 4.0, 1.0, 3.0, 1.0, 4.0], vec![3, 4, 3, 4]));
+        // The first head's are all alike but for their length; of the second, that at 1 is least like them.
+        assert_eq!(queries.unlike(0, 2, 2), (vec![0.0, 4.0, 1.0, 1.0], vec![4, 1]));
+        assert_eq!(queries.unlike(0, 2, 9).1, [1, 2, 3, 4, 1, 2, 3, 4]);
         queries.push(&q(9..10), 9, 4).unwrap();
         assert_eq!((queries.first, queries.n), (9, 1));
     }
