@@ -33,6 +33,9 @@ pub struct CacheArgs {
     /// Last tokens that always stay [default: the policy's share of the budget]
     #[arg(long, value_name = "N")]
     pub recent: Option<u32>,
+    /// The same as a share of the budget, 0 to 1
+    #[arg(long, value_name = "X", conflicts_with = "recent")]
+    pub recent_share: Option<f32>,
     /// Tokens that are read at once
     #[arg(long, value_name = "N", default_value_t = CacheOptions::default().chunk)]
     pub chunk: u32,
@@ -86,6 +89,7 @@ impl CacheArgs {
             budget: self.budget.0,
             sinks: self.sinks,
             recent: self.recent,
+            recent_share: self.recent_share,
             chunk: self.chunk,
             evict_every: self.evict_every,
             kv: self.kv,

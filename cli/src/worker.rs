@@ -123,6 +123,20 @@ fn dispatch(command: Command, shared: &Arc<Shared>, jobs: &Sender<Command>) {
             Ok(text) => shared.report(Some(id), Event::Text { text }),
             Err(error) => shared.fail(Some(id), Some(session), &error),
         },
+        Request::Pieces { session, start, end } => {
+            let shared = shared.clone();
+            thread::spawn(move || match pieces(&shared, &session, start, end) {
+                Ok(pieces) => shared.report(Some(id), pieces),
+                Err(error) => shared.fail(Some(id), Some(session), &error),
+            });
+        }
+        Request::Layers { ref session, bins } => {
+            if let Some(control) = lock(&shared.controls).get(session) {
+                control.show_layers(bins);
+            }
+            shared.report(Some(id), Event::Accepted);
+            enqueue(jobs, Command { id, request });
+        }
         Request::Stop { session } => {
             if let Some(control) = lock(&shared.controls).get(&session) {
                 control.stop();
@@ -172,6 +186,13 @@ fn text_at(shared: &Shared, session: &str, start: u32, end: u32) -> Result<Strin
     let model = lock(&shared.model).clone().ok_or_else(no_model)?;
     let control = lock(&shared.controls).get(session).cloned().unwrap_or_default();
     Ok(model.tokenizer.decode(&control.ids(start..end)?))
+}
+
+fn pieces(shared: &Shared, session: &str, start: u32, end: u32) -> Result<Event, Error> {
+    let model = lock(&shared.model).clone().ok_or_else(no_model)?;
+    let control = lock(&shared.controls).get(session).cloned().unwrap_or_default();
+    let (text, lengths) = model.tokenizer.pieces(&control.ids(start..end)?);
+    Ok(Event::Pieces { text, lengths })
 }
 
 fn no_model() -> Error {
@@ -229,7 +250,7 @@ impl Engine {
                 }
                 Err(error) => shared.fail(Some(id), Some(session), &error),
             },
-            Request::SetBudget { session, .. } | Request::Pin { session, .. } => {
+            Request::SetBudget { session, .. } | Request::Pin { session, .. } | Request::Layers { session, .. } => {
                 if let Some(open) = self.sessions.get_mut(&session)
                     && let Err(error) = open.apply(&mut |event| shared.report(None, event))
                 {
@@ -246,7 +267,11 @@ impl Engine {
                 }
             }
             // Answered where they are read.
-            Request::Hello | Request::Count { .. } | Request::TextAt { .. } | Request::Stop { .. } => {}
+            Request::Hello
+            | Request::Count { .. }
+            | Request::TextAt { .. }
+            | Request::Pieces { .. }
+            | Request::Stop { .. } => {}
             Request::Shutdown => std::process::exit(0),
         }
     }

@@ -110,6 +110,23 @@ pub enum Request {
         /// One past the last position.
         end: u32,
     },
+    /// The same text with the length of each token in it. Answered by [`Event::Pieces`], also while it generates.
+    Pieces {
+        /// The conversation.
+        session: SessionId,
+        /// First position.
+        start: u32,
+        /// One past the last position.
+        end: u32,
+    },
+    /// What each layer holds of the conversation. Answered by [`Event::Accepted`]; an [`Event::Layers`] follows once
+    /// the cache can be looked at, also while it generates.
+    Layers {
+        /// The conversation.
+        session: SessionId,
+        /// Into how many parts of equal length the positions are to be gathered.
+        bins: u32,
+    },
     /// Forgets a session and gives its memory back. Answered by [`Event::Accepted`].
     Close {
         /// The conversation.
@@ -164,6 +181,27 @@ pub enum Event {
     Text {
         /// The text of the tokens asked for.
         text: String,
+    },
+    /// The answer to [`Request::Pieces`].
+    Pieces {
+        /// The text of the tokens asked for.
+        text: String,
+        /// UTF-16 units that each token adds to it; a token that ends inside a character adds none.
+        lengths: Vec<u16>,
+    },
+    /// What each layer holds of the conversation.
+    Layers {
+        /// The conversation.
+        session: SessionId,
+        /// Positions that the bins divide: bin `b` begins at `⌈b × n_seen ÷ bins⌉`.
+        n_seen: u32,
+        /// Layers of the model.
+        layers: u32,
+        /// Bins of each layer.
+        bins: u32,
+        /// Base64 of one byte for each bin of each layer, layer by layer: 0 holds nothing of it, 255 all in every
+        /// KV head.
+        shares: String,
     },
     /// What the positions of a session stand for; sent before prefill and again when an answer ends.
     Layout {
@@ -397,8 +435,10 @@ pub struct CacheOptions {
     pub budget: Option<u32>,
     /// First positions that are never evicted.
     pub sinks: u32,
-    /// Last positions that are never evicted; `null` takes the policy's share of the budget.
+    /// Last positions that are never evicted; `null` goes by `recent_share`.
     pub recent: Option<u32>,
+    /// The same as a share of the budget, 0 to 1; `null` takes the policy's own.
+    pub recent_share: Option<f32>,
     /// Tokens that pass through the layers at once during prefill.
     pub chunk: u32,
     /// Entries that decode appends before it evicts them at once.
@@ -426,6 +466,7 @@ impl Default for CacheOptions {
             budget: None,
             sinks: 4,
             recent: None,
+            recent_share: None,
             chunk: 512,
             evict_every: 64,
             kv: KvType::F16,
@@ -434,6 +475,51 @@ impl Default for CacheOptions {
             recall_share: 0.5,
             recall_every: None,
             store_limit: None,
+        }
+    }
+}
+
+impl CacheOptions {
+    /// Last positions that are never evicted at this budget, where the options say.
+    pub fn recent_at(&self, budget: u32) -> Option<u32> {
+        self.recent.or_else(|| self.recent_share.map(|share| (f64::from(share) * f64::from(budget)) as u32))
+    }
+}
+
+/// What a cache is set up for. The one place where the defaults of each task stand.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "ts", derive(ts_rs::TS))]
+#[serde(rename_all = "snake_case")]
+pub enum Preset {
+    /// Talk: what got attention so far stays.
+    #[default]
+    Conversation,
+    /// Many questions about long texts: what any question may need stays.
+    Document,
+    /// Code: much of what was written last stays, since the next line builds on it.
+    Code,
+}
+
+impl Preset {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Conversation, Self::Document, Self::Code];
+
+    /// As the command line spells it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Conversation => "conversation",
+            Self::Document => "document",
+            Self::Code => "code",
+        }
+    }
+
+    /// The options that it stands for.
+    pub fn options(self) -> CacheOptions {
+        let common = CacheOptions::default();
+        match self {
+            Self::Conversation => common,
+            Self::Document => CacheOptions { policy: PolicyName::Expected, ..common },
+            Self::Code => CacheOptions { recent_share: Some(0.75), recall_share: 0.25, ..common },
         }
     }
 }

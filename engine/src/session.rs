@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use base64::Engine;
 use candle_core::Tensor;
 
 use crate::cache::Cache;
@@ -36,6 +37,7 @@ pub struct Control {
     stop: AtomicBool,
     budget: Mutex<Option<Option<u32>>>,
     pins: Mutex<Vec<(Passage, bool)>>,
+    layers: Mutex<Option<u32>>,
     ids: Mutex<Vec<u32>>,
 }
 
@@ -58,6 +60,11 @@ impl Control {
     /// Asks for a passage to be kept from eviction, or no longer; holds from the next token or prompt on.
     pub fn pin(&self, passage: Passage, pinned: bool) {
         self.pins.lock().unwrap_or_else(PoisonError::into_inner).push((passage, pinned));
+    }
+
+    /// Asks for an [`Event::Layers`] with so many bins, from the next token or chunk on.
+    pub fn show_layers(&self, bins: u32) {
+        *self.layers.lock().unwrap_or_else(PoisonError::into_inner) = Some(bins);
     }
 
     /// The tokens of the conversation in `range`, also of those that are only being read.
@@ -83,6 +90,10 @@ impl Control {
 
     fn take_pins(&self) -> Vec<(Passage, bool)> {
         std::mem::take(&mut *self.pins.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn take_layers(&self) -> Option<u32> {
+        self.layers.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
     fn set_ids(&self, ids: &[u32]) {
@@ -174,6 +185,9 @@ impl Session {
     /// # Errors
     /// [`Error::Options`] where a budget is too small for what is pinned.
     pub fn apply(&mut self, emit: Emit) -> Result<()> {
+        if let Some(bins) = self.control.take_layers() {
+            emit(layers_event(&self.id, self.context.cache(), bins));
+        }
         if self.apply_pending(emit)? {
             emit(self.cache_event());
         }
@@ -376,6 +390,9 @@ impl Session {
                 }
                 emit(prefill_event(&session, done, total, mode, started));
                 emit(cache_event(&session, cache));
+                if let Some(bins) = control.take_layers() {
+                    emit(layers_event(&session, cache, bins));
+                }
             } else if reported.elapsed() >= REPORT_EVERY {
                 reported = Instant::now();
                 emit(prefill_event(&session, done, total, mode, started));
@@ -418,6 +435,9 @@ impl Session {
             }
             logits = self.context.step(id)?;
             let changed = self.apply_pending(emit)?;
+            if let Some(bins) = self.control.take_layers() {
+                emit(layers_event(&self.id, self.context.cache(), bins));
+            }
             if changed || reported.elapsed() >= REPORT_EVERY {
                 reported = Instant::now();
                 emit(self.cache_event());
@@ -505,6 +525,12 @@ fn cache_event(session: &SessionId, cache: &mut Cache) -> Event {
         forgotten: cache.forgotten(),
         pinned: cache.pinned(),
     }
+}
+
+fn layers_event(session: &SessionId, cache: &Cache, bins: u32) -> Event {
+    let bins = bins.clamp(1, cache.n_seen().max(1));
+    let shares = base64::engine::general_purpose::STANDARD.encode(cache.layer_shares(bins));
+    Event::Layers { session: session.clone(), n_seen: cache.n_seen(), layers: cache.layers() as u32, bins, shares }
 }
 
 fn prefill_event(session: &SessionId, done: f32, total: f32, mode: PrefillMode, started: Instant) -> Event {

@@ -56,6 +56,46 @@ fn moving_the_budget_up_brings_everything_back_without_reading_it_again() {
 }
 
 #[test]
+fn a_passage_that_is_pinned_after_it_was_evicted_comes_back() {
+    let ids = novel_ids(500);
+    let mut context = context(&options(64));
+    context.prefill(&ids).unwrap();
+    let passage: Vec<u32> = (100..120).collect();
+    let held = |context: &Context| everywhere(context).into_iter().filter(|p| passage.contains(p)).count();
+    assert!(held(&context) < passage.len());
+    let before = context.cache().state();
+    context.cache_mut().set_pins(vec![std::ops::Range { start: 100, end: 120 }], Vec::new()).unwrap();
+    assert_eq!(held(&context), passage.len());
+    let after = context.cache().state();
+    assert_eq!((after.hot_entries, after.hot_bytes), (before.hot_entries, before.hot_bytes));
+    context.step(260).unwrap();
+    assert_eq!(held(&context), passage.len());
+}
+
+#[test]
+fn the_picture_of_the_layers_counts_what_each_of_them_holds() {
+    let ids = novel_ids(500);
+    let mut context = context(&options(64));
+    context.prefill(&ids).unwrap();
+    let cache = context.cache();
+    let (bins, layers) = (7, cache.layers());
+    let shares = cache.layer_shares(bins);
+    assert_eq!(shares.len(), layers * bins as usize);
+    for (layer, of_heads) in cache.positions().iter().enumerate() {
+        for bin in 0..bins {
+            // Of 500 positions in 7 bins, 500 × b ÷ 7 rounded up is where bin b begins.
+            let (start, end) = ((bin * 500).div_ceil(bins), ((bin + 1) * 500).div_ceil(bins));
+            let held = of_heads.iter().flat_map(|head| head.iter()).filter(|&&p| (start..end).contains(&p)).count();
+            let share = held as f64 / (f64::from(end - start) * of_heads.len() as f64);
+            let told = f64::from(shares[layer * bins as usize + bin as usize]) / 255.0;
+            assert!((share - told).abs() <= 1.0 / 255.0, "layer {layer}, bin {bin}: {share} is told as {told}");
+        }
+    }
+    context.set_budget(Some(1024)).unwrap();
+    assert!(context.cache().layer_shares(bins).iter().all(|&share| share == 255));
+}
+
+#[test]
 fn without_recall_a_store_changes_nothing() {
     let ids = novel_ids(400);
     for kv in [KvType::F16, KvType::Q8_0] {

@@ -173,3 +173,21 @@ fn an_unknown_tokenizer_is_named_in_the_error() {
     assert!(matches!(with("tokenizer.ggml.model", "rwkv"), TokenizerError::Model(name) if name == "rwkv"));
     assert!(matches!(Tokenizer::from_gguf(&HashMap::new()), Err(TokenizerError::Missing("tokenizer.ggml.model"))));
 }
+
+#[test]
+fn pieces_say_which_token_completes_which_part_of_the_text() {
+    let tokenizer = starter();
+    for text in ["The 🌊 rises; 日本語 too.", "fn main() {\n\tlet x = 1;\n}", ""] {
+        let ids = tokenizer.encode(text, Special::AsText);
+        let (spelled, lengths) = tokenizer.pieces(&ids);
+        assert_eq!(spelled, text);
+        assert_eq!(lengths.len(), ids.len());
+        let units: usize = lengths.iter().map(|&n| usize::from(n)).sum();
+        assert_eq!(units, text.encode_utf16().count());
+    }
+    // Cut inside a character: what there is of it is shown as one that is broken.
+    let ids = tokenizer.encode("🌊", Special::AsText);
+    if ids.len() > 1 {
+        assert_eq!(tokenizer.pieces(&ids[..1]), ("\u{fffd}".into(), vec![1]));
+    }
+}

@@ -90,9 +90,12 @@ fn main() -> io::Result<()> {
                     say(Some(id), Event::Failed { session: Some(session), code, message })?;
                 }
             },
-            Request::SetBudget { .. } | Request::Pin { .. } | Request::Stop { .. } | Request::Close { .. } => {
-                say(Some(id), Event::Accepted)?
-            }
+            Request::Pieces { .. } => say(Some(id), Event::Pieces { text: "some text".into(), lengths: vec![4, 5] })?,
+            Request::SetBudget { .. }
+            | Request::Layers { .. }
+            | Request::Pin { .. }
+            | Request::Stop { .. }
+            | Request::Close { .. } => say(Some(id), Event::Accepted)?,
             Request::Shutdown => break,
         }
     }

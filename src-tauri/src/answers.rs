@@ -343,6 +343,7 @@ impl Answers {
             Event::Layout { .. }
             | Event::Prefill { .. }
             | Event::Recalled { .. }
+            | Event::Layers { .. }
             | Event::Notice { .. }
             | Event::Failed { .. } => self.tell(event),
             // The window hears of these as the status, or as the answer to what it asked.
@@ -352,7 +353,8 @@ impl Answers {
             | Event::ModelUnloaded
             | Event::Counted { .. }
             | Event::Accepted
-            | Event::Text { .. } => {}
+            | Event::Text { .. }
+            | Event::Pieces { .. } => {}
         }
     }
 

@@ -282,8 +282,13 @@ pub struct StoredMessage {
 /// A document without its text.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS)]
 pub struct DocumentInfo {
+    /// Unique over all chats.
+    #[ts(type = "number")]
+    pub id: i64,
     /// File name.
     pub name: String,
+    /// Whether there is a copy of its file, whose pages can be drawn.
+    pub copied: bool,
     /// Pages.
     pub pages: u32,
     /// Tokens, as counted when it was attached.
@@ -346,6 +351,8 @@ pub struct Attachment {
     pub document: Document,
     /// Its tokens.
     pub tokens: u32,
+    /// The file it was read from, as `read_file` was asked for it; `null` for what was pasted.
+    pub file: Option<String>,
 }
 
 /// Where a sent question went: the branch that is shown ends with these two messages.
@@ -357,6 +364,15 @@ pub struct Sent {
     pub question: StoredMessage,
     /// The answer, empty or begun; the worker's tokens for this session belong to it.
     pub answer: StoredMessage,
+}
+
+/// The text of some tokens, and where each of them stands in it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS)]
+pub struct Pieces {
+    /// Of all of them.
+    pub text: String,
+    /// UTF-16 units that each token adds to it; a token that ends inside a character adds none.
+    pub lengths: Vec<u16>,
 }
 
 /// A file that was picked or dropped.

@@ -14,6 +14,7 @@ use crate::error::Problem;
 
 mod branches;
 mod documents;
+mod files;
 mod list;
 mod names;
 mod search;
@@ -24,6 +25,7 @@ mod transfer;
 mod writing;
 
 pub use branches::{chat, conversation, leaf, show_branch};
+pub use files::{file_of, forget_file, loose_files, note_file, pages_of};
 pub use list::{all_ids, chats, delete, find, pin, purge, rename, restore};
 pub use search::search;
 pub use settings::{own_models, remember_model, set_setting, setting};
@@ -35,6 +37,7 @@ const STEPS: &[M<'static>] = &[
     M::up(include_str!("chats/01_first.sql")),
     M::up(include_str!("chats/02_branches.sql")),
     M::up(include_str!("chats/03_list.sql")),
+    M::up(include_str!("chats/04_files.sql")),
 ];
 const MIGRATIONS: Migrations<'static> = Migrations::from_slice(STEPS);
 

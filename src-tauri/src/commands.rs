@@ -9,7 +9,8 @@ use tauri_plugin_dialog::DialogExt;
 use tokio::sync::oneshot;
 
 use crate::api::{
-    Again, ApiError, AppEvent, AppInfo, Chat, ChatSummary, Found, ModelEntry, PickedFile, Question, Sent, SnapshotUse,
+    Again, ApiError, AppEvent, AppInfo, Chat, ChatSummary, Found, ModelEntry, PickedFile, Pieces, Question, Sent,
+    SnapshotUse,
 };
 use crate::chats;
 use crate::error::Problem;
@@ -127,8 +128,11 @@ pub async fn delete_chat(shell: State<'_, Shell>, id: String) -> Result<()> {
 
 /// Stores a question and has it answered; the answer arrives as events.
 #[tauri::command]
-pub async fn send(shell: State<'_, Shell>, question: Question) -> Result<Sent> {
-    Ok(shell.answers.send(question).await?)
+pub async fn send(shell: State<'_, Shell>, mut question: Question) -> Result<Sent> {
+    let files = shell.documents.claim(&mut question.documents);
+    let sent = shell.answers.send(question).await?;
+    shell.documents.sent(&files);
+    Ok(sent)
 }
 
 /// Has an answer written anew, or its rest; it arrives as events.
@@ -173,6 +177,22 @@ pub async fn text_at(shell: State<'_, Shell>, chat: String, start: u32, end: u32
     }
 }
 
+/// The same, with the place of each token in it.
+#[tauri::command]
+pub async fn pieces(shell: State<'_, Shell>, chat: String, start: u32, end: u32) -> Result<Pieces> {
+    match shell.worker.ask(Request::Pieces { session: chat, start, end }).await? {
+        Event::Pieces { text, lengths } => Ok(Pieces { text, lengths }),
+        _ => Err(Problem::WorkerAnswer.into()),
+    }
+}
+
+/// Asks what each layer holds of a chat; it arrives as an event, also while it is being answered.
+#[tauri::command]
+pub async fn show_layers(shell: State<'_, Shell>, chat: String, bins: u32) -> Result<()> {
+    shell.worker.ask(Request::Layers { session: chat, bins }).await?;
+    Ok(())
+}
+
 /// Lets the person choose documents and models in the system's dialog; none when they think better of it.
 #[tauri::command]
 pub async fn pick_files(app: AppHandle) -> Result<Vec<PickedFile>> {
@@ -197,10 +217,22 @@ pub async fn stat_file(path: PathBuf) -> Result<PickedFile> {
     Ok(files::stat(&path).await?)
 }
 
-/// The bytes of a document.
+/// The bytes of a file that is being attached. Of a PDF, a copy is kept.
 #[tauri::command]
-pub async fn read_file(path: PathBuf) -> Result<Response> {
-    Ok(Response::new(files::read(&path).await?))
+pub async fn read_file(shell: State<'_, Shell>, path: PathBuf) -> Result<Response> {
+    Ok(Response::new(shell.documents.attach(&path).await?))
+}
+
+/// The bytes of a document of a chat, as they were when it was attached.
+#[tauri::command]
+pub async fn read_document(shell: State<'_, Shell>, id: i64) -> Result<Response> {
+    Ok(Response::new(shell.documents.read(id).await?))
+}
+
+/// The text of a document of a chat, page by page.
+#[tauri::command]
+pub async fn document_pages(shell: State<'_, Shell>, id: i64) -> Result<Vec<String>> {
+    Ok(shell.store.run(move |db| chats::pages_of(db, id)).await?)
 }
 
 /// What the caches of chats take on the disk.

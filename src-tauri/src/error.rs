@@ -107,6 +107,12 @@ pub enum Problem {
     /// A file that is no exported chat.
     #[error("This file is not a chat that Cistern can import ({0}); choose one that was exported as JSON.")]
     NoChat(String),
+    /// A document of a chat that was deleted meanwhile.
+    #[error("This document is no longer there; choose another one.")]
+    NoSuchDocument,
+    /// A text, or a document from before copies were kept.
+    #[error("There is no copy of this document's file; its text is in the chat all the same.")]
+    NoCopy,
     /// Anything but a web address.
     #[error("Only links to web pages can be opened (http or https).")]
     LinkKind,
@@ -150,6 +156,8 @@ impl Problem {
             Self::FileSize(_) => "file_size",
             Self::Write { .. } => "write",
             Self::NoChat(_) => "no_chat",
+            Self::NoSuchDocument => "no_such_document",
+            Self::NoCopy => "no_copy",
             Self::LinkKind => "link_kind",
             Self::Browser(_) => "browser",
             Self::Hub(error) => error.code(),

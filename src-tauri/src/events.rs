@@ -193,6 +193,7 @@ pub fn session_of(event: &Event) -> Option<&str> {
         | Event::Token { session, .. }
         | Event::Cache { session, .. }
         | Event::Recalled { session, .. }
+        | Event::Layers { session, .. }
         | Event::Notice { session, .. }
         | Event::Finished { session, .. } => Some(session),
         Event::Failed { session, .. } => session.as_deref(),

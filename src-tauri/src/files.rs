@@ -37,6 +37,11 @@ pub async fn stat(path: &Path) -> Result<PickedFile, Problem> {
     Ok(PickedFile { path: path.to_string_lossy().into_owned(), name, bytes: meta.len() })
 }
 
+/// Whether a file is a PDF, by its name.
+pub fn is_pdf(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("pdf"))
+}
+
 /// The bytes of a document.
 ///
 /// # Errors

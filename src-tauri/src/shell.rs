@@ -10,6 +10,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval};
 use crate::answers::Answers;
 use crate::api::{AppEvent, Status};
 use crate::chats::{self, Store};
+use crate::documents::Documents;
 use crate::error::Problem;
 use crate::events::Outbox;
 use crate::gauge::Meter;
@@ -44,6 +45,8 @@ pub struct Shell {
     pub snapshots: Snapshots,
     /// Catalogue, own files and downloads.
     pub models: Models,
+    /// Copies of attached files.
+    pub documents: Documents,
 }
 
 /// Where things are on this machine.
@@ -76,6 +79,7 @@ impl Shell {
         }
         let store = Store::open(&places.data.join("chats.db"))?;
         let outbox = Outbox::new();
+        let documents = Documents::new(places.data.join("documents"), store.clone());
         let models = Models::new(store.clone(), outbox.clone());
         let last = store.run(|db| chats::setting(db, LAST_MODEL)).await?.map(PathBuf::from);
         let model = last.filter(|path| path.is_file()).or_else(models::starter);
@@ -85,9 +89,9 @@ impl Shell {
         outbox.push(AppEvent::Status { status: Status::Starting });
         let snapshots = Snapshots::new(places.data.join("snapshots"), store.clone(), worker.clone())?;
         let answers = Answers::start(store.clone(), outbox.clone(), worker.clone(), snapshots.clone(), notices);
-        tokio::spawn(purge(store.clone(), snapshots.clone()));
+        tokio::spawn(purge(store.clone(), snapshots.clone(), documents.clone()));
         tokio::spawn(measure(worker.clone(), answers.clone(), outbox.clone()));
-        Ok(Self { places, store, outbox, worker, answers, snapshots, models })
+        Ok(Self { places, store, outbox, worker, answers, snapshots, models, documents })
     }
 
     /// Opens a model and remembers it.
@@ -140,7 +144,7 @@ impl Shell {
 }
 
 /// Deletes for good what was deleted a while ago.
-async fn purge(store: Store, snapshots: Snapshots) {
+async fn purge(store: Store, snapshots: Snapshots, documents: Documents) {
     let mut again = interval(UNDO_WITHIN);
     let after_ms = i64::try_from(UNDO_WITHIN.as_millis()).unwrap_or(i64::MAX);
     loop {
@@ -148,6 +152,7 @@ async fn purge(store: Store, snapshots: Snapshots) {
         // A disk that is full now may not be the next time.
         let _ = store.run(move |db| chats::purge(db, after_ms)).await;
         let _ = snapshots.sweep().await;
+        let _ = documents.sweep().await;
     }
 }
 

@@ -45,11 +45,15 @@ pub fn run() -> tauri::Result<()> {
             commands::set_budget,
             commands::pin,
             commands::text_at,
+            commands::pieces,
+            commands::show_layers,
             commands::pick_files,
             commands::stat_file,
             commands::read_file,
             commands::snapshot_use,
             commands::set_snapshot_limit,
+            commands::read_document,
+            commands::document_pages,
             commands::open_link,
         ])
         .setup(|app| Ok(set_up(app)?))

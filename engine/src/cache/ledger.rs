@@ -85,16 +85,7 @@ impl Ledger {
 
     /// What changed since this was last asked.
     pub fn changes(&mut self) -> Vec<KeptPatch> {
-        let values: Vec<u8> = self
-            .counts
-            .iter()
-            .map(|&count| match count {
-                0 => 0,
-                // An entry that is somewhere is never shown as gone, nor a gap as whole.
-                n if n < self.whole => (n * 255 / self.whole).clamp(1, 254) as u8,
-                _ => 255,
-            })
-            .collect();
+        let values: Vec<u8> = self.counts.iter().map(|&count| share(count.into(), self.whole.into())).collect();
         let mut ranges: Vec<(usize, usize)> = Vec::new();
         for (i, value) in values.iter().enumerate() {
             if self.reported.get(i) != Some(value) {
@@ -111,6 +102,15 @@ impl Ledger {
             .collect();
         self.reported = values;
         patches
+    }
+}
+
+/// A share as one byte. An entry that is somewhere is never shown as gone, nor a gap as whole.
+pub fn share(held: u64, whole: u64) -> u8 {
+    match held {
+        0 => 0,
+        n if n < whole => (n * 255 / whole).clamp(1, 254) as u8,
+        _ => 255,
     }
 }
 

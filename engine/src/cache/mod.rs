@@ -186,6 +186,26 @@ impl Cache {
         self.budget
     }
 
+    /// Layers of the model.
+    pub fn layers(&self) -> usize {
+        self.layers.len()
+    }
+
+    /// For each layer and each of `bins` parts of equal length, which share of their positions × KV heads is held:
+    /// 0 is nothing, 255 all.
+    pub fn layer_shares(&self, bins: u32) -> Vec<u8> {
+        let (n, bins) = (u64::from(self.n_seen), u64::from(bins));
+        let sizes: Vec<u64> = (0..bins).map(|b| ((b + 1) * n).div_ceil(bins) - (b * n).div_ceil(bins)).collect();
+        let of_layer = |layer: &HotLayer| {
+            let mut held = vec![0u64; bins as usize];
+            let positions = layer.heads.iter().flat_map(|head| &head.positions).map(|&p| u64::from(p));
+            positions.filter(|&p| p < n).for_each(|p| held[(p * bins / n) as usize] += 1);
+            let whole = layer.heads.len() as u64;
+            held.into_iter().zip(&sizes).map(|(held, size)| ledger::share(held, size * whole)).collect::<Vec<_>>()
+        };
+        self.layers.iter().flat_map(of_layer).collect()
+    }
+
     /// The options it was made with.
     pub fn options(&self) -> &CacheOptions {
         &self.options
@@ -285,7 +305,7 @@ impl Cache {
     }
 
     /// Positions that no policy may evict, in place of those before, and others that should stay while they take
-    /// no more than a quarter of the budget, the dearest last.
+    /// no more than a quarter of the budget, the dearest last. What of the first only the store holds comes back.
     ///
     /// # Errors
     /// [`Error::Options`] where the first leave no room in the budget.
@@ -295,7 +315,7 @@ impl Cache {
         self.pins = pins;
         self.wishes = wishes;
         self.settle_pins();
-        Ok(())
+        self.bring_back_pinned()
     }
 
     fn settle_pins(&mut self) {
@@ -510,6 +530,9 @@ fn check_options(options: &CacheOptions, config: &Config) -> Result<()> {
     }
     if !(0.0..=1.0).contains(&options.recall_share) {
         return refuse(format!("A recall share of {} is no share; set it from 0 to 1.", options.recall_share));
+    }
+    if let Some(share) = options.recent_share.filter(|share| !(0.0..=1.0).contains(share)) {
+        return refuse(format!("A recent share of {share} is no share; set it from 0 to 1."));
     }
     if options.kv == KvType::Q8_0 && !config.head_dim.is_multiple_of(32) {
         return refuse(format!(

@@ -13,7 +13,7 @@ use candle_core::Tensor;
 use rayon::prelude::*;
 
 use super::evict::drop_entries;
-use super::layer::Slots;
+use super::layer::{HotLayer, Slots};
 use super::policy::{self, Claims, Entries, H2o, Policy, Protection};
 use super::queries::Queries;
 use super::{Cache, Phase, pinned_in};
@@ -81,7 +81,8 @@ impl Cache {
         let (d, group) = (self.shape.head_dim, self.shape.group());
         let positions = store.layers[i].positions();
         let candidates = positions.partition_point(|&p| p < ask);
-        let Protection { sinks, recent } = self.policy().protection(budget, self.options.sinks, self.options.recent);
+        let Protection { sinks, recent } =
+            self.policy().protection(budget, self.options.sinks, self.options.recent_at(budget));
         let pinned = pinned_in(&self.pinned);
         let newest = policy::newest(budget).min(recent);
         let protected = |p: u32| pinned(p) || p < sinks || p >= n.saturating_sub(newest);
@@ -139,6 +140,27 @@ impl Cache {
             self.take_in(i, n, &missing)?;
         }
         self.recall_time += started.elapsed();
+        Ok(())
+    }
+
+    /// Brings what is pinned and only in the store back into every layer.
+    pub(super) fn bring_back_pinned(&mut self) -> Result<()> {
+        let Some(store) = &self.store else { return Ok(()) };
+        let n = self.n_seen;
+        let missing_of = |(i, layer): (usize, &HotLayer)| -> Vec<Vec<u32>> {
+            let stored = &store.layers[i];
+            let away = |slots: &Slots| {
+                let pins = self.pins.iter().flat_map(|range| range.start..range.end.min(n));
+                pins.filter(|&p| stored.holds(p) && slots.positions.binary_search(&p).is_err()).collect()
+            };
+            layer.heads.iter().map(away).collect()
+        };
+        let missing: Vec<Vec<Vec<u32>>> = self.layers.iter().enumerate().map(missing_of).collect();
+        for (i, missing) in missing.iter().enumerate() {
+            if missing.iter().any(|positions| !positions.is_empty()) {
+                self.take_in(i, n, missing)?;
+            }
+        }
         Ok(())
     }
 

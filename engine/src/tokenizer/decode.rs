@@ -21,6 +21,22 @@ impl Tokenizer {
         let at = spelled.windows(wanted.len().max(1)).position(|window| window == wanted)?;
         Some(tokens[at]..tokens[at + wanted.len() - 1] + 1)
     }
+
+    /// The text of `ids`, and how many UTF-16 units of it each token completes.
+    pub fn pieces(&self, ids: &[u32]) -> (String, Vec<u16>) {
+        let mut decoder = self.decoder();
+        let mut text = String::new();
+        let mut lengths = Vec::with_capacity(ids.len());
+        for (i, &id) in ids.iter().enumerate() {
+            let piece = decoder.push(id).unwrap_or_default();
+            let rest = if i + 1 == ids.len() { decoder.flush().unwrap_or_default() } else { String::new() };
+            let units = piece.encode_utf16().count() + rest.encode_utf16().count();
+            lengths.push(u16::try_from(units).unwrap_or(u16::MAX));
+            text.push_str(&piece);
+            text.push_str(&rest);
+        }
+        (text, lengths)
+    }
 }
 
 /// Turns tokens into text as they come: a character comes out once its last byte is in.

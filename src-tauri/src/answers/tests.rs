@@ -82,7 +82,8 @@ fn question(chat: Option<&str>, text: &str) -> Question {
 async fn a_question_is_answered_and_kept_and_the_next_one_sends_the_whole_chat() {
     let desk = Desk::new("healthy");
     let document = Document { name: "a.txt".into(), pages: vec!["text".into()] };
-    let first = Question { documents: vec![Attachment { document, tokens: 1 }], ..question(None, "What is it?") };
+    let first =
+        Question { documents: vec![Attachment { document, tokens: 1, file: None }], ..question(None, "What is it?") };
     // At once: the model need not be ready for a question to be taken.
     let sent = desk.answers.send(first).await.unwrap();
     assert!(sent.answer.writing && sent.answer.text.is_empty());

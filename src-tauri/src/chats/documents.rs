@@ -10,10 +10,11 @@ use crate::error::Problem;
 const OF_MESSAGE: &str = "message_id = (SELECT coalesce(documents_of, id) FROM messages WHERE id = ?1)";
 
 /// Stores a document with its question.
-pub fn insert(db: &Connection, message: i64, Attachment { document, tokens }: &Attachment) -> Result<(), Problem> {
+pub fn insert(db: &Connection, message: i64, attachment: &Attachment) -> Result<(), Problem> {
+    let Attachment { document, tokens, file } = attachment;
     db.execute(
-        "INSERT INTO documents (message_id, name, tokens) VALUES (?1, ?2, ?3)",
-        params![message, document.name, tokens],
+        "INSERT INTO documents (message_id, name, tokens, file) VALUES (?1, ?2, ?3, ?4)",
+        params![message, document.name, tokens, file],
     )?;
     let id = db.last_insert_rowid();
     let mut insert = db.prepare_cached("INSERT INTO pages (document_id, number, text) VALUES (?1, ?2, ?3)")?;
@@ -26,11 +27,18 @@ pub fn insert(db: &Connection, message: i64, Attachment { document, tokens }: &A
 /// The documents of a message, without their text.
 pub fn infos(db: &Connection, message: i64) -> Result<Vec<DocumentInfo>, Problem> {
     let mut query = db.prepare_cached(&format!(
-        "SELECT d.name, (SELECT count(*) FROM pages WHERE document_id = d.id), d.tokens
+        "SELECT d.id, d.name, (SELECT count(*) FROM pages WHERE document_id = d.id), d.tokens, d.file IS NOT NULL
          FROM documents d WHERE d.{OF_MESSAGE} ORDER BY d.id"
     ))?;
-    let infos = query
-        .query_map([message], |row| Ok(DocumentInfo { name: row.get(0)?, pages: row.get(1)?, tokens: row.get(2)? }))?;
+    let infos = query.query_map([message], |row| {
+        Ok(DocumentInfo {
+            id: row.get(0)?,
+            name: row.get(1)?,
+            pages: row.get(2)?,
+            tokens: row.get(3)?,
+            copied: row.get(4)?,
+        })
+    })?;
     Ok(infos.collect::<Result<_, _>>()?)
 }
 

@@ -9,7 +9,7 @@ mod transfer;
 
 fn manual() -> Attachment {
     let pages = vec!["First page.".to_owned(), String::new(), "Third page, after one without text.".to_owned()];
-    Attachment { document: Document { name: "manual.pdf".to_owned(), pages }, tokens: 42 }
+    Attachment { document: Document { name: "manual.pdf".to_owned(), pages }, tokens: 42, file: None }
 }
 
 /// A store in a real file, and the folder to keep.
@@ -64,7 +64,10 @@ async fn chats_documents_and_settings_survive_closing_the_program() {
     let opened = store.chat(&summary.id).await;
     let [asked, answered] = &opened.messages[..] else { panic!("{opened:?}") };
     assert_eq!(asked, &question);
-    assert_eq!(asked.documents, [DocumentInfo { name: "manual.pdf".into(), pages: 3, tokens: 42 }]);
+    assert_eq!(
+        asked.documents,
+        [DocumentInfo { id: 1, name: "manual.pdf".into(), copied: false, pages: 3, tokens: 42 }]
+    );
     assert_eq!((answered.text.as_str(), answered.finish), ("Some text.", Some(FinishReason::Eos)));
     assert_eq!(answered.stats, Some(stats));
     assert!(!answered.writing && answered.problem.is_none());
@@ -244,7 +247,10 @@ async fn a_database_of_the_first_version_keeps_every_chat() {
     let store = Store::open(&path).unwrap();
     let a = store.chat("a").await;
     assert_eq!(texts(&a), ["One?", "One.", "Three?", "Three."]);
-    assert_eq!(a.messages[0].documents, [DocumentInfo { name: "manual.pdf".into(), pages: 2, tokens: 42 }]);
+    assert_eq!(
+        a.messages[0].documents,
+        [DocumentInfo { id: 1, name: "manual.pdf".into(), copied: false, pages: 2, tokens: 42 }]
+    );
     assert!(a.messages.iter().all(|message| message.siblings == [message.id]));
     assert_eq!(texts(&store.chat("b").await), ["Two?", "Cut"]);
     assert_eq!(texts(&store.chat("c").await), [""; 0]);

@@ -168,7 +168,7 @@ pub fn from_json(db: &mut Connection, json: &[u8]) -> Result<ChatSummary, Proble
         let row = tx.last_insert_rowid();
         ids.push(row);
         for ExportedDocument { name, tokens, pages } in message.documents {
-            documents::insert(&tx, row, &Attachment { document: Document { name, pages }, tokens })?;
+            documents::insert(&tx, row, &Attachment { document: Document { name, pages }, tokens, file: None })?;
         }
         search::index(&tx, row)?;
     }

@@ -147,7 +147,7 @@ pub fn keep(policy: &dyn Policy, entries: &Entries, budget: u32, options: &Cache
     if n <= budget as usize {
         return (0..n as u32).collect();
     }
-    let Protection { sinks, recent } = policy.protection(budget, options.sinks, options.recent);
+    let Protection { sinks, recent } = policy.protection(budget, options.sinks, options.recent_at(budget));
     let first_recent = entries.n_seen.saturating_sub(recent);
     let first_newest = entries.n_seen.saturating_sub(newest(budget).min(recent));
     let tier = |position: u32| match position {

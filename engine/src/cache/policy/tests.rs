@@ -5,6 +5,7 @@ use super::expected::{Moments, Rotation};
 use super::*;
 use crate::attention::Slices;
 use crate::attention::probe::{HeadKeys, Reduce, probe};
+use crate::protocol::Preset;
 
 const EVICTING: [PolicyName; 9] = [
     PolicyName::Window,
@@ -236,4 +237,22 @@ proptest! {
             }
         }
     }
+}
+
+#[test]
+fn a_recent_share_protects_as_much_as_the_tokens_that_it_stands_for() {
+    let n = 400;
+    let entries = Entries {
+        positions: &(0..n).collect::<Vec<_>>(),
+        scores: &(0..n).map(|p| (n - p) as f32).collect::<Vec<_>>(),
+        missed: &vec![0; n as usize],
+        observed: None,
+        n_seen: n,
+    };
+    let kept =
+        |options: &CacheOptions| keep(&H2o, &entries, 100, options, &Claims { pinned: &|_| false, recalled: &[] });
+    let code = Preset::Code.options();
+    assert_eq!(kept(&code), kept(&CacheOptions { recent: Some(75), recent_share: None, ..code.clone() }));
+    assert!(kept(&code).iter().filter(|&&slot| slot >= n - 75).count() == 75);
+    assert_ne!(kept(&code), kept(&Preset::Conversation.options()));
 }

@@ -12,4 +12,8 @@ document: Document,
 /**
  * Its tokens.
  */
-tokens: number, };
+tokens: number, 
+/**
+ * The file it was read from, as `read_file` was asked for it; `null` for what was pasted.
+ */
+file: string | null, };

@@ -20,9 +20,13 @@ budget: number | null,
  */
 sinks: number, 
 /**
- * Last positions that are never evicted; `null` takes the policy's share of the budget.
+ * Last positions that are never evicted; `null` goes by `recent_share`.
  */
 recent: number | null, 
+/**
+ * The same as a share of the budget, 0 to 1; `null` takes the policy's own.
+ */
+recent_share: number | null, 
 /**
  * Tokens that pass through the layers at once during prefill.
  */

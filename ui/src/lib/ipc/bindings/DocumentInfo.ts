@@ -5,9 +5,17 @@
  */
 export type DocumentInfo = { 
 /**
+ * Unique over all chats.
+ */
+id: number, 
+/**
  * File name.
  */
 name: string, 
+/**
+ * Whether there is a copy of its file, whose pages can be drawn.
+ */
+copied: boolean, 
 /**
  * Pages.
  */

@@ -37,7 +37,36 @@ counts: Array<number>, } | { "type": "accepted" } | { "type": "text",
 /**
  * The text of the tokens asked for.
  */
-text: string, } | { "type": "layout", 
+text: string, } | { "type": "pieces", 
+/**
+ * The text of the tokens asked for.
+ */
+text: string, 
+/**
+ * UTF-16 units that each token adds to it; a token that ends inside a character adds none.
+ */
+lengths: Array<number>, } | { "type": "layers", 
+/**
+ * The conversation.
+ */
+session: string, 
+/**
+ * Positions that the bins divide: bin `b` begins at `⌈b × n_seen ÷ bins⌉`.
+ */
+n_seen: number, 
+/**
+ * Layers of the model.
+ */
+layers: number, 
+/**
+ * Bins of each layer.
+ */
+bins: number, 
+/**
+ * Base64 of one byte for each bin of each layer, layer by layer: 0 holds nothing of it, 255 all in every
+ * KV head.
+ */
+shares: string, } | { "type": "layout", 
 /**
  * The conversation.
  */
