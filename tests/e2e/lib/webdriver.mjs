@@ -42,6 +42,11 @@ export class Session {
     return this.#post('execute/sync', { script: `return (${fn})(...arguments)`, args });
   }
 
+  /** The same, where the function calls back with its result. */
+  runAsync(fn, ...args) {
+    return this.#post('execute/async', { script: `(${fn})(...arguments)`, args });
+  }
+
   async find(css) {
     const found = await this.#post('element', { using: 'css selector', value: css });
     return found[ELEMENT];

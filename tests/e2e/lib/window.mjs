@@ -219,6 +219,127 @@ export class CisternWindow {
     await this.#session.drag(at(from), at((from + to) / 2), at(to));
   }
 
+  /** Presses what opens the document of this name beside the thread. */
+  async preview(id, name) {
+    await this.#session.run(
+      (css, name) =>
+        [...document.querySelectorAll(css)].find((e) => e.textContent.includes(name)).click(),
+      by(id),
+      name,
+    );
+    await until('the document is beside the thread', async () => {
+      const title = (css) => document.querySelector(css)?.innerText;
+      return (await this.#session.run(title, `${by('preview')} h2`))?.includes(name);
+    });
+  }
+
+  /** Whether a page has ink on its paper. */
+  pageDrawn(page) {
+    return this.#session.run((page) => {
+      const canvas = document.querySelector(`[data-page="${page}"] canvas.picture`);
+      if (!canvas?.width) return false;
+      const { data } = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height);
+      for (let i = 0; i < data.length; i += 4) if (data[i + 3] > 0 && data[i] < 128) return true;
+      return false;
+    }, page);
+  }
+
+  /** How many pages or parts of a text are laid out. */
+  pagesDrawn() {
+    return this.#session.run(() => document.querySelectorAll('[data-testid="page-text"]').length);
+  }
+
+  pageText(page) {
+    return this.#session.run(
+      (page) =>
+        [...document.querySelectorAll(`[data-page="${page}"] [data-testid="page-text"]`)]
+          .map((e) => e.textContent)
+          .join(''),
+      page,
+    );
+  }
+
+  /** How many words of a page are drawn as what. */
+  shade(page) {
+    return this.#session.run((page) => {
+      const data = document.querySelector(`[data-page="${page}"] [data-testid="shade"]`)?.dataset;
+      const number = (name) => Number(data?.[name] ?? 0);
+      const names = ['words', 'share', 'unread', 'kept', 'recent', 'pinned', 'store', 'forgotten'];
+      return Object.fromEntries(names.map((name) => [name, number(name)]));
+    }, page);
+  }
+
+  /** Selects some letters of a page, and says which. */
+  select(page, from, to) {
+    return this.#session.run(
+      (page, from, to) => {
+        const host = document.querySelector(`[data-page="${page}"] [data-testid="page-text"]`);
+        const walker = document.createTreeWalker(host, NodeFilter.SHOW_TEXT);
+        const range = document.createRange();
+        let [at, begun] = [0, false];
+        for (let node = walker.nextNode(); node; node = walker.nextNode()) {
+          if (!begun && at + node.length > from) {
+            range.setStart(node, from - at);
+            begun = true;
+          }
+          if (at + node.length >= to) {
+            range.setEnd(node, to - at);
+            break;
+          }
+          at += node.length;
+        }
+        const selection = getSelection();
+        selection.removeAllRanges();
+        selection.addRange(range);
+        return `${range}`;
+      },
+      page,
+      from,
+      to,
+    );
+  }
+
+  /** Sets the slider at once and says after how many milliseconds heatmap and gauge have followed. */
+  slideAndWatch(to) {
+    return this.#session.runAsync(
+      (to, done) => {
+        const text = (id) => document.querySelector(`[data-testid="${id}"]`).innerText;
+        const before = { share: text('kept-share'), bytes: text('hot-bytes') };
+        const slider = document.querySelector('[data-testid="budget-slider"]');
+        const started = performance.now();
+        slider.value = String(Math.round(to * slider.max));
+        slider.dispatchEvent(new Event('input', { bubbles: true }));
+        const look = () => {
+          const now = performance.now() - started;
+          const moved = text('kept-share') !== before.share && text('hot-bytes') !== before.bytes;
+          if (moved || now > 20_000) done(Math.round(now));
+          else requestAnimationFrame(look);
+        };
+        requestAnimationFrame(look);
+      },
+      to,
+    );
+  }
+
+  /** Types into the composer, and says how long the slowest key took to be drawn, in milliseconds. */
+  async typing(text) {
+    await this.#session.run(() => {
+      const area = document.querySelector('[data-testid="composer"]');
+      area.focus();
+      globalThis.slowestKey = 0;
+      area.addEventListener('keydown', () => {
+        const started = performance.now();
+        requestAnimationFrame(() =>
+          setTimeout(() => {
+            globalThis.slowestKey = Math.max(globalThis.slowestKey, performance.now() - started);
+          }),
+        );
+      });
+    });
+    await this.press(...text);
+    return this.#session.run(() => Math.round(globalThis.slowestKey));
+  }
+
   /** Rests the pointer on the heatmap at a share of its width in one of its rows, and reads what it says there. */
   async heatmapAt(share, row = 0) {
     const { x, y, width, height } = await this.box('heatmap');

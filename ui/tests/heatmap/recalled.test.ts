@@ -4,8 +4,8 @@ import { Outline } from '../../src/lib/heatmap/sources';
 import type { Span } from '../../src/lib/ipc/types';
 import { message } from '../preview/api';
 
-const guide = { name: 'guide.pdf', pages: 20, tokens: 200 };
-const notes = { name: 'notes.md', pages: 1, tokens: 50 };
+const guide = { id: 1, name: 'guide.pdf', copied: true, pages: 20, tokens: 200 };
+const notes = { id: 2, name: 'notes.md', copied: false, pages: 1, tokens: 50 };
 const page = (start: number, document: number, page: number, length = 50): Span => ({
   start,
   end: start + length,
@@ -61,5 +61,8 @@ test('the template is not worth a word', () => {
 test('several documents are told apart, and one without pages goes by its name', () => {
   const both = new Outline([page(0, 0, 3), page(50, 1, 1)], chat(guide, notes));
   const found = looks([{ start: 0, end: 100, entries: 10 }], both);
-  expect(found.map((look) => look.label)).toEqual(['guide.pdf, p. 3', 'notes.md']);
+  expect(found.map((look) => [look.document, look.label])).toEqual([
+    ['guide.pdf', 'p. 3'],
+    [null, 'notes.md'],
+  ]);
 });

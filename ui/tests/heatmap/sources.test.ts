@@ -5,7 +5,9 @@ import type { Span } from '../../src/lib/ipc/types';
 import { message } from '../preview/api';
 
 const messages = [
-  message(1, 'user', 'What?', { documents: [{ name: 'guide.pdf', pages: 2, tokens: 40 }] }),
+  message(1, 'user', 'What?', {
+    documents: [{ id: 1, name: 'guide.pdf', copied: true, pages: 2, tokens: 40 }],
+  }),
   message(2, 'assistant', 'That.'),
 ];
 const spans: Span[] = [

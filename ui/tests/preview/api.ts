@@ -8,6 +8,7 @@ import type {
   Found,
   ModelEntry,
   ModelInfo,
+  Pieces,
   StoredMessage,
 } from '../../src/lib/ipc/types';
 import { Tree } from './tree';
@@ -128,6 +129,8 @@ export class PreviewApi implements Api {
   readonly #chats: Map<string, Kept>;
   readonly #files: Map<string, ArrayBuffer>;
   readonly #worker: FakeWorker;
+  readonly #pages = new Map<number, string[]>();
+  readonly #copies = new Map<number, ArrayBuffer>();
   #ids = 100;
   #snapshotLimit = 8 * 2 ** 30;
 
@@ -305,11 +308,19 @@ export class PreviewApi implements Api {
     const asked = message(this.#id(), 'user', question.text, {
       documents:
         edited?.documents ??
-        question.documents.map(({ document, tokens }) => ({
-          name: document.name,
-          pages: document.pages.length,
-          tokens,
-        })),
+        question.documents.map(({ document, tokens, file }) => {
+          const id = this.#id();
+          this.#pages.set(id, document.pages);
+          const copy = file !== null && /\.pdf$/i.test(file) ? this.#files.get(file) : undefined;
+          if (copy) this.#copies.set(id, copy);
+          return {
+            id,
+            name: document.name,
+            pages: document.pages.length,
+            tokens,
+            copied: copy !== undefined,
+          };
+        }),
     });
     chat.tree.add(asked, edited ? edited.parent : chat.tree.leaf);
     return this.#answer(chat, asked, question.cache);
@@ -377,6 +388,17 @@ export class PreviewApi implements Api {
     );
   }
 
+  /** The samples' words are made up; those of a document sent here are its own. */
+  pieces(chat: string, start: number, end: number): Promise<Pieces> {
+    return Promise.resolve(this.#worker.pieces(chat, start, end, (id) => this.#pages.get(id)));
+  }
+
+  showLayers(chat: string, bins: number): Promise<void> {
+    this.calls.push(['showLayers', chat, bins]);
+    this.#worker.showLayers(chat, bins);
+    return Promise.resolve();
+  }
+
   pickFiles() {
     return Promise.all(this.picked.map((path) => this.statFile(path)));
   }
@@ -404,6 +426,17 @@ export class PreviewApi implements Api {
     this.calls.push(['setSnapshotLimit', bytes]);
     this.#snapshotLimit = bytes;
     return this.snapshotUse();
+  }
+
+  readDocument(id: number): Promise<ArrayBuffer> {
+    const data = this.#copies.get(id);
+    return data
+      ? Promise.resolve(data.slice(0))
+      : Promise.reject(new Error('There is no copy of this document.'));
+  }
+
+  documentPages(id: number): Promise<string[]> {
+    return Promise.resolve(this.#pages.get(id) ?? ['This document has no text here.']);
   }
 
   openLink(url: string): Promise<void> {

@@ -15,7 +15,9 @@ const day = 86_400_000;
 const chat = (id: string, title: string, ago: number): Chat => ({
   summary: { id, title, updated_ms: Date.now() - ago, pinned: id === 'b' },
   messages: [
-    message(1, 'user', title, { documents: [{ name: 'guide.pdf', pages: 12, tokens: 6120 }] }),
+    message(1, 'user', title, {
+      documents: [{ id: 1, name: 'guide.pdf', pages: 12, tokens: 6120, copied: false }],
+    }),
     message(2, 'assistant', `<think>The person asks about the guide.</think>${REPLY}`, {
       finish: 'eos',
       stats: {

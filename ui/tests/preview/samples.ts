@@ -5,6 +5,7 @@ export const OPTIONS: CacheOptions = {
   budget: 200,
   sinks: 4,
   recent: null,
+  recent_share: null,
   chunk: 512,
   evict_every: 64,
   kv: 'f16',

@@ -18,6 +18,7 @@ interface State {
   budget: number;
   peak: number;
   spans: Span[];
+  messages: StoredMessage[];
   /** By the person. */
   pins: Range[];
 }
@@ -49,6 +50,7 @@ export class FakeWorker {
       budget: options.budget ?? 2048,
       peak: before?.peak ?? 0,
       spans,
+      messages,
       pins: before?.pins ?? [],
     };
     this.#state.set(session, state);
@@ -83,6 +85,8 @@ export class FakeWorker {
       if (generated % 8 === 0) this.#cache(session);
       await this.pause(45);
     }
+    const [last] = messages.slice(-1);
+    if (last) state.messages = [...messages, { ...last, role: 'assistant', text, documents: [] }];
     state.spans = layoutDone(spans, messages.length, state.seen);
     const n_tokens = state.seen;
     this.emit({ type: 'layout', session, n_tokens, reused: seen, spans: state.spans });
@@ -100,6 +104,44 @@ export class FakeWorker {
     state.options = { ...state.options, budget };
     state.budget = budget ?? 2048;
     this.#cache(session);
+  }
+
+  /** Each page's words, shared out over the tokens that it was said to have. */
+  pieces(
+    session: string,
+    start: number,
+    end: number,
+    pagesOf: (document: number) => string[] | undefined,
+  ): { text: string; lengths: number[] } {
+    const state = this.#state.get(session);
+    const span = state?.spans.find((s) => s.start === start && s.end === end);
+    const message = state?.messages[span?.message ?? -1];
+    let text = message?.text ?? 'words that no one wrote';
+    if (span?.kind.type === 'page') {
+      const { document, page } = span.kind;
+      const pages = pagesOf(message?.documents[document]?.id ?? -1) ?? [];
+      text = `${pages.length > 1 ? `[Page ${page}]\n` : ''}${pages[page - 1] ?? ''}\n\n`;
+    }
+    const n = end - start;
+    const at = (i: number) => Math.floor((i * text.length) / n);
+    return { text, lengths: Array.from({ length: n }, (_, i) => at(i + 1) - at(i)) };
+  }
+
+  showLayers(session: string, bins: number): void {
+    const state = this.#state.get(session);
+    const kept = this.#kept.get(session);
+    if (!state || !kept) return;
+    const layers = 30;
+    let shares = '';
+    for (let layer = 0; layer < layers; layer += 1) {
+      for (let bin = 0; bin < bins; bin += 1) {
+        const mean = kept[Math.floor(((bin + 0.5) * state.seen) / bins)] ?? 0;
+        const share = mean === 255 ? 255 : mean * (0.4 + (1.2 * ((layer * 7) % layers)) / layers);
+        shares += String.fromCharCode(Math.min(255, Math.round(share)));
+      }
+    }
+    const event = { session, n_seen: state.seen, layers, bins, shares: btoa(shares) };
+    this.emit({ type: 'layers', ...event });
   }
 
   pin(session: string, passage: Passage, pinned: boolean): void {

@@ -24,6 +24,13 @@ vi.stubGlobal(
     unobserve() {}
   },
 );
+vi.stubGlobal(
+  'IntersectionObserver',
+  class {
+    observe() {}
+    disconnect() {}
+  },
+);
 vi.stubGlobal('CSS', { supports: () => true });
 vi.stubGlobal('matchMedia', () => ({
   matches: false,
@@ -122,7 +129,7 @@ describe('branches', () => {
     summary: { id: 'a', title: 'Budgets', updated_ms: Date.now(), pinned: false },
     messages: [
       message(1, 'user', 'Which budgets?', {
-        documents: [{ name: 'guide.pdf', pages: 3, tokens: 900 }],
+        documents: [{ id: 1, name: 'guide.pdf', copied: false, pages: 3, tokens: 900 }],
       }),
       message(2, 'assistant', 'Two of them', { finish: 'length' }),
     ],
@@ -229,6 +236,48 @@ describe('documents', () => {
     expect(sent(api)).toHaveLength(1);
   });
 
+  test('a long paste becomes a document, which can be looked at and put into the text after all', async () => {
+    const { api } = await open();
+    const paste = (value: string) =>
+      fireEvent.paste(composer(), { clipboardData: { getData: () => value } });
+    await paste('short');
+    expect(screen.queryByTestId('document-chip')).toBeNull();
+    const minutes = `Minutes of the meeting in the harbour.\n${'We talked about the lamp. '.repeat(110)}`;
+    await paste(minutes);
+    const chip = await screen.findByTestId('document-chip');
+    await fireEvent.click(await within(chip).findByTestId('chip-open'));
+    expect(chip.textContent).toContain('Pasted: Minutes of the meeting in the…');
+    expect(screen.getByTestId('preview').textContent).toContain('Minutes of the meeting');
+    await fireEvent.click(screen.getByTestId('preview-close'));
+    await type('Before ');
+    composer().setSelectionRange(7, 7);
+    await fireEvent.click(within(chip).getByTestId('chip-insert'));
+    expect(composer().value).toBe(`Before ${minutes.trim()}`);
+    expect(screen.queryByTestId('document-chip')).toBeNull();
+    await paste(minutes);
+    await type('What?');
+    await screen.findByTestId('chip-tokens');
+    await enter();
+    await waitFor(() => expect(sent(api)).toHaveLength(1));
+    expect(sent(api)[0]?.[1]).toMatchObject({
+      documents: [{ file: null, document: { pages: [minutes.trim()] } }],
+    });
+  });
+
+  test('the copy of a sent document is shown from its chip, and closed with Esc', async () => {
+    await open({ files: new Map([['/d/notes.md', text('Mind the lamp.')]]) }).then(({ api }) =>
+      api.drag({ type: 'drop', paths: ['/d/notes.md'] }),
+    );
+    await screen.findByTestId('chip-pages');
+    await type('What?');
+    await enter();
+    await fireEvent.click(await screen.findByTestId('document-open'));
+    const preview = screen.getByTestId('preview');
+    await waitFor(() => expect(preview.querySelector('h2')?.textContent).toBe('notes.md'));
+    await fireEvent.keyDown(preview, { key: 'Escape' });
+    expect(screen.queryByTestId('preview')).toBeNull();
+  });
+
   test('a dropped GGUF file opens as a model', async () => {
     const { api } = await open();
     api.drag({ type: 'drop', paths: ['/m/own.gguf'] });
@@ -298,7 +347,7 @@ describe('memory', () => {
 
 /** Asks about a document of 12 pages with a budget that is far too small for it. */
 async function askAboutGuide(options: PreviewOptions = {}) {
-  const guide = { name: 'guide.pdf', pages: 12, tokens: 1200 };
+  const guide = { id: 1, name: 'guide.pdf', pages: 12, tokens: 1200, copied: false };
   const asked = message(1, 'user', 'First?', { documents: [guide] });
   const summary = { id: 'a', title: 'Guide', updated_ms: Date.now(), pinned: false };
   const messages = [asked, message(2, 'assistant', 'Yes.', { finish: 'eos' })];
@@ -329,7 +378,7 @@ describe('recall', () => {
     const line = await screen.findByTestId('looked-again');
     await waitFor(() => expect(app.chats.busy).toBe(false));
     expect(line.textContent.replace(/\s+/g, ' ').trim()).toBe(
-      'Looked again at p. 3, p. 1, p. 6, p. 4, and 2 more: guide.pdf, page 7; guide.pdf, page 5',
+      'Looked again at guide.pdf, p. 3, p. 1, p. 6, p. 4, and 2 more: guide.pdf, page 7; guide.pdf, page 5',
     );
     await fireEvent.click(within(line).getByText('p. 6'));
     await waitFor(() =>
@@ -384,6 +433,39 @@ describe('pins', () => {
     const whole = within(row.closest('tr') as HTMLElement);
     await waitFor(() => expect(whole.getByText('pinned')).toBeTruthy());
     expect(whole.queryByTestId('pin')).toBeNull();
+  });
+});
+
+describe('presets', () => {
+  test('set the options of the next question, and can be gone back to', async () => {
+    const { api } = await open();
+    await fireEvent.click(screen.getByTestId('preset-document'));
+    expect(screen.queryByTestId('preset-changed')).toBeNull();
+    const sinks = screen.getByLabelText('First tokens');
+    await fireEvent.change(sinks, { target: { value: '9' } });
+    await screen.findByTestId('preset-changed');
+    await type('Budgets?');
+    await enter();
+    expect(sent(api)[0]?.[1]).toMatchObject({
+      cache: { policy: 'expected', sinks: 9, recall: true },
+    });
+    await fireEvent.click(screen.getByTestId('advanced-reset'));
+    expect((sinks as HTMLInputElement).value).toBe('4');
+    expect(screen.queryByTestId('preset-changed')).toBeNull();
+  });
+
+  test('the warning stands in the window whatever else does', async () => {
+    await open();
+    expect(screen.getByTestId('lossy-notice').textContent).toMatch(/lossy.*medical, legal/);
+    expect(screen.getByTestId('warning').textContent).toMatch(/check its answers/);
+  });
+});
+
+describe('layers', () => {
+  test('are not asked for while nobody looks at them', async () => {
+    const { api, app } = await askAboutGuide();
+    await waitFor(() => expect(app.chats.busy).toBe(false));
+    expect(api.calls.some(([name]) => name === 'showLayers')).toBe(false);
   });
 });
 

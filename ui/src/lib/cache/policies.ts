@@ -78,7 +78,10 @@ export function recentStart(options: CacheOptions, state: CacheState, reading: b
 }
 
 function recentTokens(options: CacheOptions, budget: number, reading: boolean): number {
-  const asked = (share: number) => Math.max(MIN_RECENT, options.recent ?? Math.floor(share));
+  const wanted =
+    options.recent ??
+    (options.recent_share === null ? null : Math.floor(options.recent_share * budget));
+  const asked = (own: number) => Math.max(MIN_RECENT, wanted ?? Math.floor(own));
   switch (options.policy) {
     case 'full':
       return Infinity;

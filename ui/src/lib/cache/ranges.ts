@@ -27,3 +27,18 @@ function firstAfter(ranges: Range[], position: number): number {
   }
   return low;
 }
+
+/** What of the ranges lies in none of the others. */
+export function without(ranges: Range[], others: Range[]): Range[] {
+  return ranges.flatMap((range) => {
+    let rest: Range[] = [range];
+    for (const [start, end] of others) {
+      rest = rest.flatMap(([from, to]): Range[] => [
+        [from, Math.min(to, start)],
+        [Math.max(from, end), to],
+      ]);
+      rest = rest.filter(([from, to]) => from < to);
+    }
+    return rest;
+  });
+}

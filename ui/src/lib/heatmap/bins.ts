@@ -50,6 +50,25 @@ export function binStart(bin: number, count: number, room: number): number {
   return Math.floor((bin * room) / count);
 }
 
+/** What `start..end` is drawn as, all of it read. */
+export function measure(input: BinInput, start: number, end: number): { kind: Kind; kept: number } {
+  let sum = 0;
+  let cold = 0;
+  for (let p = start; p < end; p += 1) {
+    const value = input.kept[p] ?? 0;
+    sum += value;
+    if (value === 0) cold += 1;
+  }
+  const kept = sum / (255 * (end - start));
+  const most = (ranges: Held['pinned']) => 2 * overlap(ranges, start, end) > end - start;
+  let kind: Kind = Kind.Kept;
+  if (kept > 0.999 && most(input.pinned)) kind = Kind.Pinned;
+  else if (kept > 0.999 && start >= input.recentFrom) kind = Kind.Recent;
+  else if (most(input.forgotten)) kind = Kind.Forgotten;
+  else if (2 * cold > end - start && kept < FAINT) kind = Kind.Store;
+  return { kind, kept };
+}
+
 /** Puts up to millions of positions into as many bins as the strip has pixels. */
 export function bin(input: BinInput, count: number): Bins {
   const room = roomFor(input.total);
@@ -64,21 +83,9 @@ export function bin(input: BinInput, count: number): Bins {
       kind[i] = Kind.Unread;
       continue;
     }
-    let sum = 0;
-    let cold = 0;
-    for (let p = start; p < read; p += 1) {
-      const value = input.kept[p] ?? 0;
-      sum += value;
-      if (value === 0) cold += 1;
-    }
-    const mean = sum / (255 * (read - start));
-    kept[i] = mean;
-    const most = (ranges: Held['pinned']) => 2 * overlap(ranges, start, read) > read - start;
-    if (mean > 0.999 && most(input.pinned)) kind[i] = Kind.Pinned;
-    else if (mean > 0.999 && start >= input.recentFrom) kind[i] = Kind.Recent;
-    else if (most(input.forgotten)) kind[i] = Kind.Forgotten;
-    else if (2 * cold > read - start && mean < FAINT) kind[i] = Kind.Store;
-    else kind[i] = Kind.Kept;
+    const one = measure(input, start, read);
+    kind[i] = one.kind;
+    kept[i] = one.kept;
   }
   return { kind, kept, room };
 }

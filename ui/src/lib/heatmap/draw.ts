@@ -27,7 +27,7 @@ export interface Geometry {
 }
 
 /** Shades between evicted and kept; height says the same, so that colour is never needed. */
-const SHADES = 16;
+export const SHADES = 16;
 
 /** Height of a bar at the usual size of type, in CSS pixels. */
 export const BAR_AT_16PX = 14;
@@ -134,7 +134,7 @@ function drawRun(
 }
 
 /** Dots whose places do not depend on where a run begins, so that neighbouring runs go on alike. */
-function dots(
+export function dots(
   ctx: CanvasRenderingContext2D,
   x: number,
   y: number,
@@ -150,7 +150,7 @@ function dots(
 /** Distance between the lines of the hatching, in CSS pixels. */
 const HATCH = 4;
 
-function hatch(
+export function hatch(
   ctx: CanvasRenderingContext2D,
   x: number,
   y: number,
@@ -226,7 +226,7 @@ function labelWidth(ctx: CanvasRenderingContext2D, label: string): number {
   return width;
 }
 
-function shadesOf({ keptLow, keptHigh }: Palette): string[] {
+export function shadesOf({ keptLow, keptHigh }: Palette): string[] {
   return Array.from({ length: SHADES + 1 }, (_, i) => mix(keptLow, keptHigh, i / SHADES));
 }
 

@@ -5,10 +5,13 @@ import type { Outline } from './sources';
 export interface Look {
   /** Short: `p. 3`. */
   label: string;
+  /** The document whose page it is, where it has several. */
+  document: string | null;
   /** In full: `guide.pdf, page 3`. */
   name: string;
-  /** Where to point at on the strip. */
+  /** Where it stands. */
   at: number;
+  end: number;
   entries: number;
 }
 
@@ -22,14 +25,25 @@ export function looks(passages: Recalled[], outline: Outline): Look[] {
       const from = Math.max(start, span.start);
       // Where a passage reaches over the edge of a page, its entries go to both sides.
       const share = (entries * (Math.min(end, span.end) - from)) / Math.max(1, end - start);
+      const to = Math.min(end, span.end);
       const name = outline.nameAt(from);
-      const look = found.get(name) ?? { label, name, at: from, entries: 0, most: 0 };
+      const info = outline.documentOf(span);
+      const document = info && info.pages > 1 ? info.name : null;
+      const place = { at: from, end: to };
+      const look = found.get(name) ?? { label, document, name, ...place, entries: 0, most: 0 };
       look.entries += share;
-      if (share > look.most) Object.assign(look, { at: from, most: share });
+      if (share > look.most) Object.assign(look, place, { most: share });
       found.set(name, look);
     }
   }
   return [...found.values()]
     .sort((a, b) => b.entries - a.entries || a.at - b.at)
-    .map(({ label, name, at, entries }) => ({ label, name, at, entries }));
+    .map(({ label, document, name, at, end, entries }) => ({
+      label,
+      document,
+      name,
+      at,
+      end,
+      entries,
+    }));
 }

@@ -1,5 +1,5 @@
 import { overlap, type Range } from '../cache/ranges';
-import type { Span, StoredMessage } from '../ipc/types';
+import type { DocumentInfo, Span, StoredMessage } from '../ipc/types';
 import type { Held } from './states';
 
 /** What is held of some positions. */
@@ -43,6 +43,7 @@ export class Outline {
   readonly #hidden: number;
   /** Number of the question that each message belongs to. */
   readonly #turns: number[] = [];
+  #pages: Map<string, Span> | undefined;
 
   constructor(
     readonly spans: Span[],
@@ -87,12 +88,44 @@ export class Outline {
     return this.#textName(this.messages.length - 1);
   }
 
+  /** Where a document came into the chat. */
+  find(id: number): { message: number; document: number } | null {
+    for (const [message, { documents }] of this.messages.entries()) {
+      const document = documents.findIndex((info) => info.id === id);
+      if (document >= 0) return { message, document };
+    }
+    return null;
+  }
+
+  /** The document that a page belongs to. */
+  documentOf(span: Span): DocumentInfo | undefined {
+    const index = this.#index(span);
+    if (span.kind.type !== 'page' || index === null) return undefined;
+    return this.messages[index]?.documents[span.kind.document];
+  }
+
+  /** What the model reads of a page. */
+  pageSpan(message: number, document: number, page: number): Span | undefined {
+    this.#pages ??= new Map(
+      this.spans.flatMap((span): [string, Span][] => {
+        if (span.kind.type !== 'page') return [];
+        return [[`${this.#index(span)}/${span.kind.document}/${span.kind.page}`, span]];
+      }),
+    );
+    return this.#pages.get(`${message}/${document}/${page}`);
+  }
+
+  /** What the model reads of a message's own words. */
+  textSpan(message: number): Span | undefined {
+    return this.spans.find((span) => span.kind.type === 'text' && this.#index(span) === message);
+  }
+
   /** The spans of which something lies in `start..end`. */
   spansIn(start: number, end: number): Span[] {
     return this.spans.filter((span) => span.start < end && start < span.end);
   }
 
-  /** The shortest name that is clear in this chat; `null` for what no person wrote. */
+  /** The shortest name that is clear beside the document's; `null` for what no person wrote. */
   label(span: Span): string | null {
     if (span.kind.type === 'template') return null;
     if (span.kind.type === 'text') return this.#name(span).replace(/^./, (c) => c.toLowerCase());
@@ -100,9 +133,7 @@ export class Outline {
     const name = this.#documentName(index, span.kind.document);
     const pages = index === null ? 0 : this.messages[index]?.documents[span.kind.document]?.pages;
     if (pages === 1) return name;
-    const page = `p. ${span.kind.page}`;
-    const documents = this.messages.reduce((sum, message) => sum + message.documents.length, 0);
-    return documents > 1 ? `${name}, ${page}` : page;
+    return `p. ${span.kind.page}`;
   }
 
   /** Turns first: where there is no room for every label, pages give way. */

@@ -10,6 +10,7 @@ import type {
   ModelEntry,
   Passage,
   PickedFile,
+  Pieces,
   Question,
   Sent,
   SnapshotUse,
@@ -58,10 +59,17 @@ export interface Api {
   /** Keeps a passage from eviction, or no longer. */
   pin(chat: string, passage: Passage, pinned: boolean): Promise<void>;
   textAt(chat: string, start: number, end: number): Promise<string>;
+  /** The same, with the place of each token in it. */
+  pieces(chat: string, start: number, end: number): Promise<Pieces>;
+  /** Asks for a `layers` event. */
+  showLayers(chat: string, bins: number): Promise<void>;
 
   pickFiles(): Promise<PickedFile[]>;
   statFile(path: string): Promise<PickedFile>;
   readFile(path: string): Promise<ArrayBuffer>;
+  /** The copy of a document's file, as it was when it was attached. */
+  readDocument(id: number): Promise<ArrayBuffer>;
+  documentPages(id: number): Promise<string[]>;
   openLink(url: string): Promise<void>;
 
   /** What the caches of chats take on the disk, and may take. */

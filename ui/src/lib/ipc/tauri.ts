@@ -41,11 +41,15 @@ export const tauriApi: Api = {
   stop: (chat) => invoke('stop', { chat }),
   setBudget: (chat, budget) => invoke('set_budget', { chat, budget }),
   pin: (chat, passage, pinned) => invoke('pin', { chat, passage, pinned }),
+  pieces: (chat, start, end) => invoke('pieces', { chat, start, end }),
+  showLayers: (chat, bins) => invoke('show_layers', { chat, bins }),
   textAt: (chat, start, end) => invoke('text_at', { chat, start, end }),
 
   pickFiles: () => invoke('pick_files'),
   statFile: (path) => invoke('stat_file', { path }),
   readFile: (path) => invoke('read_file', { path }),
+  readDocument: (id) => invoke('read_document', { id }),
+  documentPages: (id) => invoke('document_pages', { id }),
   openLink: (url) => invoke('open_link', { url }),
 
   snapshotUse: () => invoke('snapshot_use'),

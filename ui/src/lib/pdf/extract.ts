@@ -132,7 +132,8 @@ function nothingRead(pages: PageResult[]): PdfError {
   );
 }
 
-function explain(error: unknown, gaveUp: boolean, signal?: AbortSignal): PdfError {
+/** What went wrong with a PDF, in a sentence. */
+export function explain(error: unknown, gaveUp = false, signal?: AbortSignal): PdfError {
   if (signal?.aborted) return new PdfError('cancelled', 'Reading was cancelled.');
   if (error instanceof PdfError) return error;
   const name = error instanceof Error ? error.name : '';

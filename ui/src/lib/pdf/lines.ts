@@ -72,17 +72,20 @@ export function segments(row: Box[]): Segment[] {
 
 /** The text of one line, in logical order. */
 export function lineText(boxes: Box[]): string {
-  const inOrder = [...boxes].sort((a, b) => a.u0 - b.u0);
-  const rightToLeft = isRightToLeft(inOrder);
-  const logical = rightToLeft ? reorder(inOrder) : inOrder;
   let text = '';
   let before: Box | undefined;
-  for (const box of logical) {
+  for (const box of logicalOrder(boxes)) {
     if (before && needsSpace(before, box, text)) text += ' ';
     text += box.str;
     before = box;
   }
   return text.replace(/[ \t\u00a0]+/g, ' ').trim();
+}
+
+/** The boxes of one line as they are read. */
+export function logicalOrder(boxes: Box[]): Box[] {
+  const inOrder = [...boxes].sort((a, b) => a.u0 - b.u0);
+  return isRightToLeft(inOrder) ? reorder(inOrder) : inOrder;
 }
 
 function isRightToLeft(boxes: Box[]): boolean {

@@ -1,7 +1,7 @@
 import { fieldItems, notes, type RawAnnotation } from './annotations';
 import { readingOrder, type Line } from './columns';
 import { frames, type RawItem } from './geometry';
-import { lineText } from './lines';
+import { lineText, logicalOrder } from './lines';
 import { joinBrokenWords, normalize } from './words';
 
 /** The text of one page: runs joined by where they stand, form values among them, notes last. */
@@ -11,6 +11,13 @@ export function pageText(items: RawItem[], annotations: RawAnnotation[] = []): s
   );
   const remarks = notes(annotations).map((note) => `[Note: ${normalize(note)}]`);
   return [...blocks, ...remarks].filter((block) => block !== '').join('\n\n');
+}
+
+/** The same runs in the order in which their text is read; those without text are left out. */
+export function readingOrderOf(items: RawItem[]): number[] {
+  return frames(items).flatMap(({ boxes }) =>
+    readingOrder(boxes).flatMap((line) => logicalOrder(line.boxes).map((box) => box.order)),
+  );
 }
 
 /** Lines further apart than the usual leading begin a paragraph. */

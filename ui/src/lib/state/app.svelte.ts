@@ -3,13 +3,17 @@ import { throttle } from '../cache/budget';
 import type { Range } from '../cache/ranges';
 import { asApiError, type Api } from '../ipc/api';
 import type { AppEvent, ChatSummary, ExportFormat, Gauge, PickedFile } from '../ipc/types';
+import type { Stretch } from '../heatmap/pieces';
+import { Outline } from '../heatmap/sources';
 import type { Engine } from '../pdf/extract';
 import { Attachments } from './attachments.svelte';
 import { Chats } from './chats.svelte';
 import { Models } from './models.svelte';
+import { Passages } from './passages';
 import { Prefs } from './prefs.svelte';
+import { Preview } from './preview.svelte';
 import { Search } from './search.svelte';
-import type { SessionEvent } from './session.svelte';
+import type { Session, SessionEvent } from './session.svelte';
 import { Toasts } from './toasts.svelte';
 
 /** Often enough to look immediate, rare enough not to queue up in the worker. */
@@ -23,6 +27,8 @@ export class App {
   readonly chats: Chats;
   readonly attachments: Attachments;
   readonly search: Search;
+  readonly preview: Preview;
+  readonly passages = new Passages();
   gauge = $state.raw<Gauge | null>(null);
   version = $state('');
   /** Files are being dragged over the window. */
@@ -40,13 +46,14 @@ export class App {
   constructor(
     readonly api: Api,
     storage: Pick<Storage, 'getItem' | 'setItem'>,
-    loadEngine: () => Promise<Engine>,
+    readonly loadEngine: () => Promise<Engine>,
   ) {
     this.prefs = new Prefs(storage);
     this.models = new Models(api, this.toasts);
     this.chats = new Chats(api, this.prefs, this.toasts);
     this.attachments = new Attachments(api, loadEngine, () => this.models.current !== null);
     this.search = new Search(api, this.toasts);
+    this.preview = new Preview(api);
     this.#sendBudget = throttle(BUDGET_EVERY_MS, ({ chat, budget }) => {
       api.setBudget(chat, budget).catch((error: unknown) => this.#report(error));
     });
@@ -140,6 +147,24 @@ export class App {
   showPosition(position: number): void {
     this.prefs.inspector = true;
     this.pointAt = { position };
+  }
+
+  /** Shows a passage where it can be read: in its document's preview or in the thread. */
+  showPassage([start, end]: Range, spans = this.chats.session?.spans ?? []): void {
+    const outline = new Outline(spans, this.chats.open?.messages ?? []);
+    const span = outline.spanAt(start);
+    const info = span && outline.documentOf(span);
+    if (span?.kind.type === 'page' && info) {
+      this.preview.show({ kind: 'sent', info }, span.kind.page, [start, end]);
+      return;
+    }
+    const message = outline.messageAt(start, this.chats.session?.total ?? 0);
+    if (message !== null) this.revealMessage(message);
+  }
+
+  /** Some positions of a conversation as text. */
+  stretch({ id, stretches }: Session, start: number, end: number): Promise<Stretch> {
+    return stretches.get(start, end, () => this.api.pieces(id, start, end));
   }
 
   revealMessage(message: number): void {

@@ -1,3 +1,4 @@
+import { t } from '../i18n';
 import { asApiError, type Api } from '../ipc/api';
 import type { Attachment, PickedFile } from '../ipc/types';
 import { PdfError } from '../pdf/errors';
@@ -24,8 +25,18 @@ export class PendingDocument {
   constructor(
     readonly id: number,
     readonly file: PickedFile,
+    /** What was pasted, where it is not a file. */
+    readonly pasted: string | null = null,
   ) {}
 }
+
+/** A longer paste becomes a document: a chat is read again and again, a document is looked up. */
+export const LONGEST_PASTE = 2500;
+
+/** More than this is not put into the composer's field: it would stand still. */
+export const LONGEST_INSERT = 50_000;
+
+const TITLE_LEN = 32;
 
 const READABLE = /\.(pdf|txt|md|markdown)$/i;
 
@@ -51,8 +62,21 @@ export class Attachments {
   }
 
   add(file: PickedFile): void {
-    if (this.items.some((item) => item.file.path === file.path && item.phase !== 'failed')) return;
+    const same = (item: PendingDocument) => item.pasted === null && item.file.path === file.path;
+    if (this.items.some((item) => same(item) && item.phase !== 'failed')) return;
     this.items.push(new PendingDocument(this.#next, file));
+    this.#next += 1;
+    const item = this.items.at(-1);
+    if (item) void this.#read(item);
+  }
+
+  /** Takes a long paste as a document of its own, named by how it begins. */
+  addText(text: string): void {
+    const clean = text.replace(/\r\n?/g, '\n').replaceAll('\u0000', '').trim();
+    if (clean === '') return;
+    const name = t.preview.pasted(opening(clean));
+    const file = { path: '', name, bytes: new Blob([clean]).size };
+    this.items.push(new PendingDocument(this.#next, file, clean));
     this.#next += 1;
     const item = this.items.at(-1);
     if (item) void this.#read(item);
@@ -74,6 +98,7 @@ export class Attachments {
       documents: taken.map((item) => ({
         document: { name: item.file.name, pages: item.pages },
         tokens: item.tokens ?? 0,
+        file: item.pasted === null ? item.file.path : null,
       })),
       restore: () => (this.items = [...all, ...this.items]),
     };
@@ -88,6 +113,12 @@ export class Attachments {
 
   async #read(item: PendingDocument): Promise<void> {
     try {
+      if (item.pasted !== null) {
+        item.pages = [item.pasted];
+        item.pagesTotal = 1;
+        await this.#count(item);
+        return;
+      }
       if (!READABLE.test(item.file.name)) {
         throw new Error('Cistern reads PDF, .txt and .md files. Convert this one first.');
       }
@@ -147,4 +178,16 @@ export class Attachments {
     }
     item.phase = 'ready';
   }
+}
+
+/** The start of a text, cut between words. */
+function opening(text: string): string {
+  const line = text
+    .slice(0, 4 * TITLE_LEN)
+    .split(/\s+/)
+    .filter(Boolean)
+    .join(' ');
+  if (line.length <= TITLE_LEN) return line;
+  const head = line.slice(0, TITLE_LEN);
+  return `${head.includes(' ') ? head.slice(0, head.lastIndexOf(' ')) : head}…`;
 }

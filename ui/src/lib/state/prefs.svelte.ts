@@ -1,5 +1,6 @@
+import { differs, PRESET_NAMES, restored } from '../cache/options';
 import { POLICIES } from '../cache/policies';
-import type { CacheOptions, PolicyName, Sampling } from '../ipc/types';
+import { PRESETS, type CacheOptions, type Preset, type Sampling } from '../ipc/types';
 
 export type Theme = 'system' | 'light' | 'dark';
 
@@ -23,9 +24,11 @@ interface Stored {
   theme: Theme;
   sidebar: boolean;
   inspector: boolean;
-  policy: PolicyName;
+  preset: Preset;
+  cache: CacheOptions;
   budget: number | null;
-  recall: boolean;
+  shadeThread: boolean;
+  shadePages: boolean;
   sampling: SamplingPrefs;
 }
 
@@ -36,11 +39,14 @@ export class Prefs {
   theme = $state<Theme>('system');
   sidebar = $state(true);
   inspector = $state(true);
-  policy = $state<PolicyName>('h2o');
-  /** Tokens; `null` follows the free memory. */
+  preset = $state<Preset>('conversation');
+  /** As the preset has it, with what was changed since; its budget is not used. */
+  cache = $state<CacheOptions>({ ...PRESETS.conversation });
+  /** Tokens; `null` follows the free memory. No preset changes it. */
   budget = $state<number | null>(null);
-  /** Whether each question brings back what it asks for. */
-  recall = $state(true);
+  /** Whether the words of the thread are shaded by what is held of them, and those of the preview. */
+  shadeThread = $state(false);
+  shadePages = $state(true);
   sampling = $state<SamplingPrefs>({ ...DEFAULT_SAMPLING });
 
   constructor(private readonly storage: Pick<Storage, 'getItem' | 'setItem'>) {
@@ -48,20 +54,19 @@ export class Prefs {
   }
 
   get cacheOptions(): CacheOptions {
-    return {
-      policy: this.policy,
-      budget: this.budget,
-      sinks: 4,
-      recent: null,
-      chunk: 512,
-      evict_every: 64,
-      kv: 'f16',
-      prefill: 'auto',
-      recall: this.recall,
-      recall_share: 0.5,
-      recall_every: null,
-      store_limit: null,
-    };
+    return { ...$state.snapshot(this.cache), budget: this.budget };
+  }
+
+  /** Something was changed since the preset was chosen. */
+  get changed(): boolean {
+    return differs(this.cache, PRESETS[this.preset]);
+  }
+
+  /** Takes a preset as it is. */
+  choose(preset: Preset): void {
+    this.preset = preset;
+    this.cache = { ...PRESETS[preset] };
+    this.save();
   }
 
   /** What goes with the next question. */
@@ -75,9 +80,11 @@ export class Prefs {
       theme: this.theme,
       sidebar: this.sidebar,
       inspector: this.inspector,
-      policy: this.policy,
+      preset: this.preset,
+      cache: $state.snapshot(this.cache),
       budget: this.budget,
-      recall: this.recall,
+      shadeThread: this.shadeThread,
+      shadePages: this.shadePages,
       sampling: $state.snapshot(this.sampling),
     };
     try {
@@ -98,10 +105,13 @@ export class Prefs {
       this.theme = stored.theme;
     if (typeof stored.sidebar === 'boolean') this.sidebar = stored.sidebar;
     if (typeof stored.inspector === 'boolean') this.inspector = stored.inspector;
-    const policy = POLICIES.find(({ name }) => name === stored.policy);
-    if (policy) this.policy = policy.name;
+    const preset = PRESET_NAMES.find((name) => name === stored.preset);
+    if (preset) this.preset = preset;
+    const policies = POLICIES.map(({ name }) => name);
+    this.cache = restored(PRESETS[this.preset], stored.cache, policies);
     if (typeof stored.budget === 'number' && stored.budget > 0) this.budget = stored.budget;
-    if (typeof stored.recall === 'boolean') this.recall = stored.recall;
+    if (typeof stored.shadeThread === 'boolean') this.shadeThread = stored.shadeThread;
+    if (typeof stored.shadePages === 'boolean') this.shadePages = stored.shadePages;
     for (const key of Object.keys(DEFAULT_SAMPLING) as (keyof SamplingPrefs)[]) {
       const value = stored.sampling?.[key];
       if (typeof value === 'number' && Number.isFinite(value)) this.sampling[key] = value;

@@ -2,6 +2,7 @@ import { SvelteMap } from 'svelte/reactivity';
 import { KeptMap } from '../cache/kept';
 import { openWishes, type PinWish } from '../cache/pins';
 import type { Range } from '../cache/ranges';
+import { StretchCache } from '../heatmap/pieces';
 import type {
   CacheOptions,
   CacheState,
@@ -64,6 +65,10 @@ export class Session {
   /** Rises when `kept` changes: the map itself is too large to be watched. */
   keptVersion = $state(0);
   readonly kept = new KeptMap();
+  /** The newest picture of the layers, where one was asked for. */
+  layers = $state.raw<Extract<Event, { type: 'layers' }> | null>(null);
+  /** Parts of the context as text. */
+  readonly stretches = new StretchCache();
   /** By the message that holds the answer. */
   readonly #recalls = new SvelteMap<number, Recall>();
   #recall: Recall | null = null;
@@ -121,6 +126,7 @@ export class Session {
         this.spans = event.spans;
         this.laidOut = event.n_tokens;
         this.reused = event.reused;
+        this.stretches.dropFrom(event.reused);
         if (event.n_tokens < this.kept.length) {
           this.kept.truncate(event.n_tokens);
           this.keptVersion += 1;
@@ -161,6 +167,9 @@ export class Session {
       case 'recalled':
         this.#recall = { passages: event.passages, spans: this.spans };
         if (this.#answerId !== null) this.#recalls.set(this.#answerId, this.#recall);
+        break;
+      case 'layers':
+        this.layers = event;
         break;
       case 'notice':
         // It does not say which wish it is about: what is still wanted shows with the next event.
@@ -203,6 +212,8 @@ export class Session {
     this.forgotten = [];
     this.pinned = [];
     this.pinWishes = [];
+    this.layers = null;
+    this.stretches.dropFrom(-1);
     this.laidOut = 0;
     this.reused = 0;
     this.kept.truncate(0);
