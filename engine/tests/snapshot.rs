@@ -74,6 +74,12 @@ fn a_damaged_foreign_or_missing_snapshot_is_refused_and_the_text_is_read_again()
     let whole = std::fs::read(&path).unwrap();
     assert!(restored(&path).is_ok());
 
+    // What cannot be written to its end is not left half written.
+    let blocked = folder.path().join("blocked.snapshot");
+    std::fs::create_dir(&blocked).unwrap();
+    assert_eq!(session.save(&blocked).unwrap_err().code(), "snapshot");
+    assert!(!blocked.with_extension("partial").exists());
+
     let refused = |what: &str| {
         let error = restored(&path).map(|_| ()).unwrap_err();
         assert_eq!(error.code(), "snapshot", "{what}");

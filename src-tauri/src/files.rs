@@ -73,7 +73,8 @@ pub async fn read_chat(path: &Path) -> Result<Vec<u8>, Problem> {
 /// # Errors
 /// When it cannot be written.
 pub async fn write(path: &Path, bytes: Vec<u8>) -> Result<(), Problem> {
-    let partial = path.with_extension("partial");
+    // Under a name that no file of the person's can have.
+    let partial = path.with_file_name(format!(".{}.partial", uuid::Uuid::now_v7()));
     let written = match fs::write(&partial, bytes).await {
         Ok(()) => fs::rename(&partial, path).await,
         Err(error) => Err(error),

@@ -81,11 +81,15 @@ pub fn write(path: &Path, context: &mut Context, extra: &Extra) -> Result<()> {
         ("state".to_owned(), state),
     ]);
     let partial = path.with_extension("partial");
-    safetensors::serialize_to_file(views, Some(metadata), &partial).map_err(|error| failed(&error))?;
-    File::open(&partial)
-        .and_then(|file| file.sync_all())
-        .and_then(|()| fs::rename(&partial, path))
+    let written = safetensors::serialize_to_file(views, Some(metadata), &partial)
         .map_err(|error| failed(&error))
+        .and_then(|()| File::open(&partial).and_then(|file| file.sync_all()).map_err(|error| failed(&error)))
+        .and_then(|()| fs::rename(&partial, path).map_err(|error| failed(&error)));
+    if written.is_err() {
+        // On a disk that is full, the half of it is in the way of everything else.
+        let _ = fs::remove_file(&partial);
+    }
+    written
 }
 
 /// Reads what [`write`] wrote with the same model.
