@@ -168,6 +168,17 @@ describe('branches', () => {
     await screen.findByText('Another branch');
   });
 
+  test('what is found in another branch is shown in it', async () => {
+    await opened();
+    await fireEvent.click(screen.getByTestId('regenerate'));
+    await answered();
+    expect(screen.getByTestId('branch').textContent).toBe('2/2');
+    await fireEvent.input(screen.getByTestId('search'), { target: { value: 'two of them' } });
+    await fireEvent.click(await screen.findByTestId('search-hit'));
+    await waitFor(() => expect(screen.getByTestId('branch').textContent).toBe('1/2'));
+    expect(screen.getByTestId('assistant-message').textContent).toContain('Two of them');
+  });
+
   test('Esc leaves a question as it was', async () => {
     const api = await opened();
     await fireEvent.click(screen.getByTestId('edit'));
