@@ -35,6 +35,8 @@ pub struct Answers {
     worker: Worker,
     snapshots: Snapshots,
     memory: Arc<watch::Sender<WorkerMemory>>,
+    /// Whether a model is ready, as far as notices were taken in.
+    ready: Arc<watch::Sender<bool>>,
     /// Held while an event is taken in, so that whoever reads sees text and count agree.
     running: Arc<Mutex<HashMap<SessionId, Running>>>,
     /// Whether the window knows that text cannot be stored.
@@ -67,8 +69,9 @@ impl Answers {
         notices: mpsc::UnboundedReceiver<Notice>,
     ) -> Self {
         let memory = Arc::new(watch::channel(WorkerMemory::default()).0);
+        let ready = Arc::new(watch::channel(false).0);
         let (running, complained) = (Arc::default(), Arc::default());
-        let answers = Self { store, outbox, worker, snapshots, memory, running, complained };
+        let answers = Self { store, outbox, worker, snapshots, memory, ready, running, complained };
         tokio::spawn(answers.clone().take_in(notices));
         answers
     }
@@ -134,7 +137,7 @@ impl Answers {
 
     /// Waits for the model and gives the question to it.
     async fn deliver(&self, session: &str, id: i64, terms: Terms) -> Result<(), Problem> {
-        answerable(self.worker.settled().await)?;
+        self.settled().await?;
         let messages = self.store.run(move |db| chats::conversation(db, id)).await?;
         let Terms { cache, sampling, max_tokens } = terms;
         let reply = {
@@ -151,6 +154,18 @@ impl Answers {
             }
         };
         answer(reply).await.map(drop)
+    }
+
+    /// Waits for the model, and until the notice of it was taken in: what was said before it, that the worker holds
+    /// nothing, must not be said of the turn that begins now.
+    async fn settled(&self) -> Result<(), Problem> {
+        let mut ready = self.ready.subscribe();
+        loop {
+            answerable(self.worker.settled().await)?;
+            if *ready.borrow_and_update() || ready.changed().await.is_err() {
+                return Ok(());
+            }
+        }
     }
 
     /// Ends an answer within one token.
@@ -284,12 +299,14 @@ impl Answers {
                         self.take(event).await;
                     }
                     Some(Notice::Status(status)) => {
-                        if matches!(status, Status::Ready { .. }) {
+                        let ready = matches!(status, Status::Ready { .. });
+                        if ready {
                             tokio::spawn(self.clone().restore_shown());
                         } else {
                             self.memory.send_replace(WorkerMemory::default());
                             self.snapshots.lost();
                         }
+                        self.ready.send_replace(ready);
                         self.outbox.push(AppEvent::Status { status: named(status) });
                     }
                     Some(Notice::Lost(sessions)) => self.cut_off(sessions).await,
