@@ -182,16 +182,21 @@ fn count(id: u64, texts: &[String], shared: &Shared) {
     shared.report(Some(id), Event::Counted { counts });
 }
 
-fn text_at(shared: &Shared, session: &str, start: u32, end: u32) -> Result<String, Error> {
+/// The model, and the tokens that stand at some positions of a session.
+fn tokens_at(shared: &Shared, session: &str, start: u32, end: u32) -> Result<(Arc<Model>, Vec<u32>), Error> {
     let model = lock(&shared.model).clone().ok_or_else(no_model)?;
     let control = lock(&shared.controls).get(session).cloned().unwrap_or_default();
-    Ok(model.tokenizer.decode(&control.ids(start..end)?))
+    Ok((model, control.ids(start..end)?))
+}
+
+fn text_at(shared: &Shared, session: &str, start: u32, end: u32) -> Result<String, Error> {
+    let (model, ids) = tokens_at(shared, session, start, end)?;
+    Ok(model.tokenizer.decode(&ids))
 }
 
 fn pieces(shared: &Shared, session: &str, start: u32, end: u32) -> Result<Event, Error> {
-    let model = lock(&shared.model).clone().ok_or_else(no_model)?;
-    let control = lock(&shared.controls).get(session).cloned().unwrap_or_default();
-    let (text, lengths) = model.tokenizer.pieces(&control.ids(start..end)?);
+    let (model, ids) = tokens_at(shared, session, start, end)?;
+    let (text, lengths) = model.tokenizer.pieces(&ids);
     Ok(Event::Pieces { text, lengths })
 }
 

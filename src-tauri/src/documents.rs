@@ -111,18 +111,7 @@ impl Documents {
         if fs::try_exists(&path).await.unwrap_or(false) {
             return Ok(());
         }
-        let half = path.with_extension(format!("{}.part", uuid::Uuid::now_v7()));
-        let written = async {
-            fs::write(&half, bytes).await?;
-            fs::rename(&half, &path).await
-        };
-        match written.await {
-            Ok(()) => Ok(()),
-            Err(error) => {
-                let _ = fs::remove_file(&half).await;
-                Err(Problem::File { path, error })
-            }
-        }
+        files::replace(&path, bytes).await.map_err(|error| Problem::File { path, error })
     }
 
     fn path(&self, hash: &str) -> PathBuf {

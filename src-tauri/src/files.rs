@@ -72,7 +72,12 @@ pub async fn read_chat(path: &Path) -> Result<Vec<u8>, Problem> {
 ///
 /// # Errors
 /// When it cannot be written.
-pub async fn write(path: &Path, bytes: Vec<u8>) -> Result<(), Problem> {
+pub async fn write(path: &Path, bytes: &[u8]) -> Result<(), Problem> {
+    replace(path, bytes).await.map_err(|error| Problem::Write { path: path.to_owned(), error })
+}
+
+/// As [`write`], with the error as it is.
+pub async fn replace(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
     // Under a name that no file of the person's can have.
     let partial = path.with_file_name(format!(".{}.partial", uuid::Uuid::now_v7()));
     let written = match fs::write(&partial, bytes).await {
@@ -82,7 +87,7 @@ pub async fn write(path: &Path, bytes: Vec<u8>) -> Result<(), Problem> {
     if written.is_err() {
         let _ = fs::remove_file(&partial).await;
     }
-    written.map_err(|error| Problem::Write { path: path.to_owned(), error })
+    written
 }
 
 /// A title as a file may be named on any system.
@@ -125,12 +130,12 @@ mod tests {
     async fn what_is_written_replaces_a_file_or_leaves_it_alone() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("chat.md");
-        write(&path, b"one".to_vec()).await.unwrap();
-        write(&path, b"two".to_vec()).await.unwrap();
+        write(&path, b"one").await.unwrap();
+        write(&path, b"two").await.unwrap();
         assert_eq!(std::fs::read(&path).unwrap(), b"two");
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1, "nothing else is left there");
         let nowhere = folder.path().join("gone/chat.md");
-        assert_eq!(write(&nowhere, Vec::new()).await.unwrap_err().code(), "write");
+        assert_eq!(write(&nowhere, b"").await.unwrap_err().code(), "write");
     }
 
     #[tokio::test]

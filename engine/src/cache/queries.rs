@@ -73,8 +73,8 @@ impl Queries {
         (rows.copied().collect(), positions.collect())
     }
 
-    /// Of all their queries at most `most` rows: one of the last token, then always the one that is least like those chosen.
-    /// Much of a question is phrase and template, which ask for the same, and so do heads.
+    /// Of all their queries at most `most` rows: one of the last token, then always the one that is least like those
+    /// chosen. Much of a question is phrase and template, which ask for the same, and so do heads.
     pub fn unlike(&self, kv_head: usize, group: usize, most: usize) -> (Vec<f32>, Vec<u32>) {
         let (rows, positions) = self.of_group(kv_head, group, self.n);
         let rows: Vec<&[f32]> = rows.chunks_exact(self.head_dim).collect();

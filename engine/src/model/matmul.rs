@@ -235,7 +235,7 @@ const fn shift<F: Format>() -> u32 {
         false if least > most => largest / least,
         false => largest / most,
     };
-    (scale + 1).ilog2() + !(scale + 1).cast_unsigned().is_power_of_two() as u32
+    (scale as u32 + 1).next_power_of_two().trailing_zeros()
 }
 
 /// Several tokens: each tile of weights is unpacked once for all of them.

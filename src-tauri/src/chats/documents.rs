@@ -45,14 +45,14 @@ pub fn infos(db: &Connection, message: i64) -> Result<Vec<DocumentInfo>, Problem
 /// The documents of a message, page by page.
 pub fn texts(db: &Connection, message: i64) -> Result<Vec<Document>, Problem> {
     let mut documents = db.prepare_cached(&format!("SELECT id, name FROM documents WHERE {OF_MESSAGE} ORDER BY id"))?;
-    let mut pages = db.prepare_cached("SELECT text FROM pages WHERE document_id = ?1 ORDER BY number")?;
     let rows = documents
         .query_map([message], |row| Ok((row.get::<_, i64>(0)?, row.get(1)?)))?
         .collect::<Result<Vec<_>, _>>()?;
-    rows.into_iter()
-        .map(|(id, name)| {
-            let pages = pages.query_map([id], |row| row.get(0))?.collect::<Result<_, _>>()?;
-            Ok(Document { name, pages })
-        })
-        .collect()
+    rows.into_iter().map(|(id, name)| Ok(Document { name, pages: pages(db, id)? })).collect()
+}
+
+/// The text of each page of a document.
+pub fn pages(db: &Connection, document: i64) -> Result<Vec<String>, Problem> {
+    let mut pages = db.prepare_cached("SELECT text FROM pages WHERE document_id = ?1 ORDER BY number")?;
+    Ok(pages.query_map([document], |row| row.get(0))?.collect::<Result<_, _>>()?)
 }

@@ -2,7 +2,7 @@
 
 use rusqlite::{Connection, OptionalExtension, params};
 
-use super::now_ms;
+use super::{documents, now_ms};
 use crate::error::Problem;
 
 /// The hash of the file that a document came from; `None` where no copy was kept.
@@ -15,8 +15,7 @@ pub fn file_of(db: &Connection, document: i64) -> Result<Option<String>, Problem
 /// The text of a document, page by page.
 pub fn pages_of(db: &Connection, document: i64) -> Result<Vec<String>, Problem> {
     file_of(db, document)?;
-    let mut pages = db.prepare_cached("SELECT text FROM pages WHERE document_id = ?1 ORDER BY number")?;
-    Ok(pages.query_map([document], |row| row.get(0))?.collect::<Result<_, _>>()?)
+    documents::pages(db, document)
 }
 
 /// Says that a copy is there which no chat may use yet.

@@ -46,7 +46,7 @@ pub async fn export_chat(
         .add_filter(name, &[extension])
         .save_file(move |path| drop(chosen.send(path)));
     let Some(path) = choice.await.ok().flatten().and_then(|path| path.into_path().ok()) else { return Ok(None) };
-    files::write(&path, text.into_bytes()).await?;
+    files::write(&path, text.as_bytes()).await?;
     Ok(Some(path.to_string_lossy().into_owned()))
 }
 
