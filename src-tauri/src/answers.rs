@@ -86,11 +86,11 @@ impl Answers {
     /// # Errors
     /// When there is nothing to send, no model to send it to, or the chat is still being answered.
     pub async fn send(&self, question: Question) -> Result<Sent, Problem> {
-        let Question { chat, edits, text, documents, cache, sampling, max_tokens } = question;
+        let Question { chat, edits, system, text, documents, cache, sampling, max_tokens } = question;
         if text.trim().is_empty() {
             return Err(Problem::EmptyQuestion);
         }
-        let asked = Asked { chat, edits, text, attachments: documents };
+        let asked = Asked { chat, edits, system, text, attachments: documents };
         let terms = Terms { cache, sampling, max_tokens };
         self.begin(asked.chat.clone(), terms, move |db| chats::ask(db, &asked)).await
     }

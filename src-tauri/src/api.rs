@@ -304,6 +304,8 @@ pub struct Question {
     /// end of the branch that is shown.
     #[ts(type = "number | null")]
     pub edits: Option<i64>,
+    /// Goes before the first question of a new chat, unless it is blank. A chat keeps what it began with.
+    pub system: String,
     /// What is asked.
     pub text: String,
     /// New documents, with the tokens of each as the chip showed them.
@@ -360,6 +362,8 @@ pub struct Attachment {
 pub struct Sent {
     /// The chat, also when it was made just now.
     pub chat: ChatSummary,
+    /// What goes before the question where it is the first of a chat with a system prompt.
+    pub system: Option<StoredMessage>,
     /// The question as kept.
     pub question: StoredMessage,
     /// The answer, empty or begun; the worker's tokens for this session belong to it.

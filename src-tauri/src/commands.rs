@@ -38,6 +38,14 @@ pub async fn app_info(shell: State<'_, Shell>) -> Result<AppInfo> {
     })
 }
 
+/// Shows the data folder in the file manager.
+#[tauri::command]
+pub async fn open_data_folder(shell: State<'_, Shell>) -> Result<()> {
+    let folder = &shell.places.data;
+    let opened = tauri_plugin_opener::open_path(folder, None::<&str>);
+    Ok(opened.map_err(|error| Problem::FileManager { path: folder.clone(), error: error.to_string() })?)
+}
+
 /// Models of the catalogue and of the person's own.
 #[tauri::command]
 pub async fn models(shell: State<'_, Shell>) -> Result<Vec<ModelEntry>> {

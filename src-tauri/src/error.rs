@@ -119,6 +119,14 @@ pub enum Problem {
     /// The system could not open the browser.
     #[error("The browser could not be opened ({0}).")]
     Browser(String),
+    /// The system has no file manager, or it would not start.
+    #[error("The file manager could not be opened ({error}); the folder is {}.", path.display())]
+    FileManager {
+        /// What was to be shown.
+        path: PathBuf,
+        /// Why.
+        error: String,
+    },
     /// The window named a model that this version does not know.
     #[error("There is no model {0} in the catalogue; choose another one.")]
     NoSuchModel(String),
@@ -160,6 +168,7 @@ impl Problem {
             Self::NoCopy => "no_copy",
             Self::LinkKind => "link_kind",
             Self::Browser(_) => "browser",
+            Self::FileManager { .. } => "file_manager",
             Self::Hub(error) => error.code(),
             Self::NoSuchModel(_) => "no_such_model",
             Self::Closing => "closing",

@@ -23,6 +23,7 @@ pub fn run() -> tauri::Result<()> {
         .invoke_handler(tauri::generate_handler![
             commands::subscribe,
             commands::app_info,
+            commands::open_data_folder,
             commands::models,
             commands::load_model,
             commands::eject_model,

@@ -70,6 +70,7 @@ fn question(chat: Option<&str>, text: &str) -> Question {
     Question {
         chat: chat.map(str::to_owned),
         edits: None,
+        system: String::new(),
         text: text.to_owned(),
         documents: vec![],
         cache: CacheOptions::default(),

@@ -23,12 +23,12 @@ impl Store {
     /// Asks at the end of a chat, or in a new one.
     async fn ask(&self, chat: Option<&str>, text: &str, attachments: &[Attachment]) -> Result<Sent, Problem> {
         let (chat, text, attachments) = (chat.map(str::to_owned), text.to_owned(), attachments.to_vec());
-        self.run(move |db| ask(db, &Asked { chat, edits: None, text, attachments })).await
+        self.run(move |db| ask(db, &Asked { chat, text, attachments, ..Asked::default() })).await
     }
 
     async fn edit(&self, chat: &str, edits: i64, text: &str) -> Result<Sent, Problem> {
         let (chat, edits, text) = (Some(chat.to_owned()), Some(edits), text.to_owned());
-        self.run(move |db| ask(db, &Asked { chat, edits, text, attachments: Vec::new() })).await
+        self.run(move |db| ask(db, &Asked { chat, edits, text, ..Asked::default() })).await
     }
 
     async fn answered(&self, answer: i64, text: &'static str, reason: FinishReason) {
@@ -49,7 +49,8 @@ fn texts(chat: &Chat) -> Vec<&str> {
 #[tokio::test]
 async fn chats_documents_and_settings_survive_closing_the_program() {
     let (folder, store) = store();
-    let Sent { chat: summary, question, answer } = store.ask(None, "What is on page 3?", &[manual()]).await.unwrap();
+    let Sent { chat: summary, question, answer, .. } =
+        store.ask(None, "What is on page 3?", &[manual()]).await.unwrap();
     let id = answer.id;
     store.run(move |db| append(db, id, "Some ")).await.unwrap();
     let stats = TurnStats { generated: 2, tok_s: 31.5, ..TurnStats::default() };
@@ -287,4 +288,22 @@ async fn a_chat_of_thousands_of_messages_opens_and_is_deleted() {
     store.run(move |db| delete(db, &id)).await.unwrap();
     assert_eq!(store.run(|db| purge(db, 0)).await.unwrap(), 1);
     assert!(store.run(|db| chats(db)).await.unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn a_new_chat_begins_with_the_system_prompt_and_keeps_it() {
+    let (_folder, store) = store();
+    let asked = Asked { system: " Answer in one word. ".into(), text: "Hello?".into(), ..Asked::default() };
+    let first = store.run(move |db| ask(db, &asked)).await.unwrap();
+    assert_eq!(first.system.unwrap().text, "Answer in one word.");
+    let later = Asked {
+        chat: Some(first.chat.id.clone()),
+        system: "Answer at length.".into(),
+        text: "And then?".into(),
+        ..Asked::default()
+    };
+    assert_eq!(store.run(move |db| ask(db, &later)).await.unwrap().system, None);
+    assert_eq!(texts(&store.chat(&first.chat.id).await), ["Answer in one word.", "Hello?", "", "And then?", ""]);
+    store.edit(&first.chat.id, first.question.id, "Hi?").await.unwrap();
+    assert_eq!(texts(&store.chat(&first.chat.id).await), ["Answer in one word.", "Hi?", ""]);
 }

@@ -16,6 +16,8 @@ pub struct Asked {
     pub chat: Option<String>,
     /// The question that it stands beside; `None` asks at the end of the branch that is shown.
     pub edits: Option<i64>,
+    /// Goes before the first question of a new chat, unless it is blank.
+    pub system: String,
     /// What is asked.
     pub text: String,
     /// New documents.
@@ -24,7 +26,7 @@ pub struct Asked {
 
 /// Stores a question and an empty answer to it.
 pub fn ask(db: &mut Connection, asked: &Asked) -> Result<Sent, Problem> {
-    let Asked { chat, edits, text, attachments } = asked;
+    let Asked { chat, edits, system, text, attachments } = asked;
     let now = now_ms();
     let tx = db.transaction()?;
     let id = match chat {
@@ -38,6 +40,9 @@ pub fn ask(db: &mut Connection, asked: &Asked) -> Result<Sent, Problem> {
                 "INSERT INTO chats (id, title, created_ms, updated_ms) VALUES (?1, ?2, ?3, ?3)",
                 params![id, title_of(text), now],
             )?;
+            if !system.trim().is_empty() {
+                insert(&tx, &id, None, Role::System, system.trim(), now)?;
+            }
             id
         }
     };
@@ -101,7 +106,8 @@ fn sent(db: &Connection, chat: &str) -> Result<Sent, Problem> {
     let mut chat = branches::chat(db, chat)?;
     let answer = chat.messages.pop().ok_or(Problem::NoSuchMessage)?;
     let question = chat.messages.pop().ok_or(Problem::NoSuchMessage)?;
-    Ok(Sent { chat: chat.summary, question, answer: StoredMessage { writing: true, ..answer } })
+    let system = chat.messages.pop().filter(|before| before.role == Role::System);
+    Ok(Sent { chat: chat.summary, system, question, answer: StoredMessage { writing: true, ..answer } })
 }
 
 /// Refuses a message that is not of this chat, or not said by `role`.

@@ -141,6 +141,32 @@ export class Desktop {
     return JSON.parse(execFileSync('python3', ['-c', code, file, sql], { encoding: 'utf8' }));
   }
 
+  /** Fills the database, which no window may hold open, with a chat of that many questions and a huge answer. */
+  fillLongChat(turns) {
+    const script = path.join(ROOT, 'tests/e2e/lib/long-chat.py');
+    execFileSync('python3', [script, path.join(this.data, 'chats.db'), `${turns}`]);
+  }
+
+  /** When the window's process was started, in ms since 1970. */
+  windowStartedMs() {
+    const { pid } = this.processes().find(({ command }) => /cistern-desktop$/.test(command[0]));
+    const ticks = Number(
+      fs.readFileSync(`/proc/${pid}/stat`, 'utf8').split(') ')[1].split(' ')[19],
+    );
+    const uptime = Number(fs.readFileSync('/proc/uptime', 'utf8').split(' ')[0]);
+    return Date.now() - (uptime - ticks / 100) * 1000;
+  }
+
+  /** Bytes of the window by process: its own and those that draw it; a page that several share is counted by share. */
+  windowMemory() {
+    return family(this.data)
+      .filter(({ command }) => /cistern-desktop$|WebKit(Web|Network)Process/.test(command[0]))
+      .map(({ pid, command }) => {
+        const pss = /^Pss:\s+(\d+) kB/m.exec(fs.readFileSync(`/proc/${pid}/smaps_rollup`, 'utf8'));
+        return { name: command[0].split('/').at(-1), bytes: Number(pss[1]) * 1024 };
+      });
+  }
+
   async close(session) {
     await session?.close().catch(() => {});
     this.#kill();

@@ -7,6 +7,7 @@ export const Key = {
   enter: '\uE007',
   escape: '\uE00C',
   tab: '\uE004',
+  shift: '\uE008',
   control: '\uE009',
 };
 
@@ -47,6 +48,21 @@ export class Session {
     return this.#post('execute/async', { script: `(${fn})(...arguments)`, args });
   }
 
+  /** Runs an async function in the page and waits for what it gives. */
+  async runToEnd(fn, ...args) {
+    const script = `const done = arguments[arguments.length - 1];
+      (${fn})(...Array.prototype.slice.call(arguments, 0, -1))
+        .then((value) => done({ value }), (error) => done({ error: String(error) }));`;
+    const { value, error } = await this.#post('execute/async', { script, args });
+    if (error) throw new Error(error);
+    return value;
+  }
+
+  /** Runs a whole script in the page. */
+  async evaluate(script) {
+    await this.#post('execute/sync', { script, args: [] });
+  }
+
   async find(css) {
     const found = await this.#post('element', { using: 'css selector', value: css });
     return found[ELEMENT];
@@ -75,16 +91,11 @@ export class Session {
     await this.#act({ type: 'key', id: 'keyboard', actions });
   }
 
-  /** Presses a key while another one is held. */
-  async chord(held, value) {
-    const key = (type, value) => ({ type, value });
-    const actions = [
-      key('keyDown', held),
-      key('keyDown', value),
-      key('keyUp', value),
-      key('keyUp', held),
-    ];
-    await this.#act({ type: 'key', id: 'keyboard', actions });
+  /** Presses keys together: the last while all before it are held. */
+  async chord(...keys) {
+    const down = keys.map((value) => ({ type: 'keyDown', value }));
+    const up = keys.toReversed().map((value) => ({ type: 'keyUp', value }));
+    await this.#act({ type: 'key', id: 'keyboard', actions: [...down, ...up] });
   }
 
   /** Rests the pointer on the middle of an element. */

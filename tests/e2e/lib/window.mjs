@@ -76,6 +76,11 @@ export class CisternWindow {
     return this.#session.click(by(id));
   }
 
+  /** Chooses one of a group, whose own buttons are not drawn. */
+  choose(id) {
+    return this.#session.run((css) => document.querySelector(css).click(), by(id));
+  }
+
   press(...keys) {
     return this.#session.press(...keys);
   }

@@ -168,6 +168,11 @@ export class PreviewApi implements Api {
     return Promise.resolve(() => undefined);
   }
 
+  openDataFolder() {
+    this.calls.push(['openDataFolder', null]);
+    return Promise.resolve();
+  }
+
   appInfo() {
     return Promise.resolve({
       version: '0.1.0',
@@ -303,6 +308,8 @@ export class PreviewApi implements Api {
       const summary = { id, title, updated_ms: Date.now(), pinned: false };
       chat = { summary, tree: new Tree([]) };
       this.#chats.set(id, chat);
+      if (question.system.trim() !== '')
+        chat.tree.add(message(this.#id(), 'system', question.system.trim()), null);
     }
     const edited = question.edits === null ? undefined : chat.tree.find(question.edits);
     const asked = message(this.#id(), 'user', question.text, {
@@ -353,7 +360,9 @@ export class PreviewApi implements Api {
     const soFar = structuredClone(path.slice(0, -1));
     answer.writing = true;
     answer.finish = null;
-    const sent = structuredClone({ chat: summary, question, answer });
+    const first = path.at(-3);
+    const system = first?.role === 'system' ? first : null;
+    const sent = structuredClone({ chat: summary, system, question, answer });
     if (!this.hold)
       void this.#worker.answer(summary.id, soFar, cache, REPLY).then((text) => {
         answer.text += text;

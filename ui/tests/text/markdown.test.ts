@@ -1,9 +1,11 @@
 // @vitest-environment jsdom
-import { describe, expect, test } from 'vitest';
-import { renderBlocks } from '../../src/lib/text/markdown';
+import { describe, expect, test, vi } from 'vitest';
+import { enrich } from '../../src/lib/text/enrich';
+import { Blocks } from '../../src/lib/text/markdown';
 
 const html = (markdown: string) =>
-  renderBlocks(markdown)
+  new Blocks()
+    .of(markdown)
     .map((block) => block.html)
     .join('');
 
@@ -49,14 +51,83 @@ describe('answers are Markdown that can do no harm', () => {
 });
 
 test('while an answer grows, finished blocks are not rendered again', () => {
-  const cache = new Map<string, string>();
-  const first = renderBlocks('One.\n\nTwo', cache)[0];
-  const size = cache.size;
-  const again = renderBlocks('One.\n\nTwo and', cache)[0];
-  expect(again).toEqual(first);
-  expect(cache.size).toBe(size + 1);
+  const blocks = new Blocks();
+  const first = blocks.of('One.\n\nTwo')[0];
+  const [again, last] = blocks.of('One.\n\nTwo and');
+  expect(again).toBe(first);
+  expect(last?.html).toBe('<p>Two and</p>\n');
+});
+
+test.each([
+  ['a list that goes on after a gap', '- one\n\n- two\n\n  more of two\n\ntext\n'],
+  ['a heading that shows only by its next line', 'Title\n=====\n\ntext'],
+  [
+    'code, a table, a formula',
+    '```js\nlet a;\n\nlet b;\n```\n\n| a |\n|---|\n| 1 |\n\n$$\nx\n$$\n\nend',
+  ],
+  ['a reference that is defined last', 'See [it][1].\n\nMore.\n\n[1]: https://example.org/x'],
+  ['another chat’s text in its place', '# One'],
+])('%s ends up the same, letter by letter or at once', (_, text) => {
+  const blocks = new Blocks();
+  for (let end = 1; end <= text.length; end += 1) blocks.of(text.slice(0, end));
+  expect(blocks.of(text).map((block) => block.html)).toEqual(
+    new Blocks().of(text).map((block) => block.html),
+  );
+});
+
+describe('formulas', () => {
+  const formulas = (markdown: string) =>
+    [...html(markdown).matchAll(/data-math="(\w+)" data-tex="([^"]*)"/g)].map(([, kind, tex]) => [
+      kind,
+      tex,
+    ]);
+
+  test('are found in all four ways of writing them', () => {
+    expect(formulas('Here \\(a_1\\) and $b^2$.')).toEqual([
+      ['inline', 'a_1'],
+      ['inline', 'b^2'],
+    ]);
+    expect(formulas('So:\n\n$$\n\\frac{a}{b}\n$$\n\nand\n\n\\[\nc < d\n\\]')).toEqual([
+      ['display', '\\frac{a}{b}'],
+      ['display', 'c &lt; d'],
+    ]);
+  });
+
+  test('are not seen in prices, code and shell variables', () => {
+    expect(formulas('It costs $5 and $6, or `$a$`.\n\n```sh\necho $A $B\n```')).toEqual([]);
+  });
 });
 
 test('an open code fence is already code', () => {
-  expect(html('```js\nconst a = 1;')).toContain('<pre><code>const a = 1;');
+  expect(html('```js\nconst a = 1;')).toContain('<code data-lang="js">const a = 1;');
+});
+
+test('an answer cannot make up attributes that the window acts on', () => {
+  expect(html('<span data-testid="send" aria-label="Send" style="x" id="a">x</span>')).toBe(
+    '<p><span>x</span></p>\n',
+  );
+});
+
+describe('what takes a library', () => {
+  const set = (markdown: string) => {
+    const root = document.createElement('div');
+    root.innerHTML = html(markdown);
+    document.body.append(root);
+    enrich(root);
+    return root;
+  };
+
+  test('code is coloured, by any name of its language, and keeps its text', async () => {
+    const root = set('```py\ndef f(a):\n    return "<b>"\n```');
+    await vi.waitFor(() => expect(root.querySelector('.hljs-keyword')?.textContent).toBe('def'));
+    expect(root.querySelector('code')?.textContent).toBe('def f(a):\n    return "<b>"\n');
+    expect(root.querySelector('b')).toBeNull();
+  });
+
+  test('formulas are set, and stay as they are where they cannot be read', async () => {
+    const root = set('$\\frac{1}{2}$ and $\\nonsense{$ and $\\href{javascript:alert(1)}{x}$');
+    await vi.waitFor(() => expect(root.querySelector('.katex mfrac')).toBeTruthy());
+    expect(root.textContent).toContain('$\\nonsense{$');
+    expect(root.querySelector('a')).toBeNull();
+  });
 });

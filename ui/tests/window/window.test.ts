@@ -11,6 +11,7 @@ import {
 import { tick } from 'svelte';
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 import Root from '../../src/App.svelte';
+import { chooseLanguage } from '../../src/lib/i18n/language.svelte';
 import { App } from '../../src/lib/state/app.svelte';
 import { message, PreviewApi, type PreviewOptions } from '../preview/api';
 import { GAUGE } from '../preview/samples';
@@ -39,6 +40,7 @@ vi.stubGlobal('matchMedia', () => ({
 }));
 HTMLCanvasElement.prototype.getContext = () => null;
 Element.prototype.scrollIntoView = vi.fn();
+Element.prototype.scrollTo = vi.fn();
 HTMLDialogElement.prototype.showModal = function () {
   this.open = true;
 };
@@ -64,7 +66,10 @@ const text = (value: string) => new TextEncoder().encode(value).buffer;
 const sent = (api: PreviewApi) => api.calls.filter(([name]) => name === 'send');
 
 configure({ asyncUtilTimeout: 10_000 });
-beforeEach(() => localStorage.clear());
+beforeEach(() => {
+  localStorage.clear();
+  chooseLanguage('system');
+});
 afterEach(cleanup);
 
 describe('asking', () => {
@@ -664,4 +669,60 @@ test('preferences survive a restart of the window', async () => {
   const again = new App(new PreviewApi(), localStorage, noPdf);
   expect(again.prefs.cacheOptions).toMatchObject({ budget: 512, policy: 'window', recall: false });
   expect(again.prefs.nextSampling.temperature).toBe(0);
+});
+
+test('the system prompt goes before the first question of a new chat, and is shown there', async () => {
+  const { api, app } = await open();
+  app.prefs.systemPrompt = 'Answer briefly.';
+  await type('Budgets?');
+  await enter();
+  expect(sent(api)[0]?.[1]).toMatchObject({ chat: null, system: 'Answer briefly.' });
+  const shown = await screen.findByTestId('system-message');
+  expect(within(shown).getByText('Answer briefly.')).toBeTruthy();
+});
+
+describe('keys', () => {
+  const press = (key: string) => fireEvent.keyDown(window, { key, ctrlKey: true });
+
+  test('Ctrl+/ shows them all, Ctrl+, the settings, Ctrl+B and Ctrl+I the panels', async () => {
+    const { app } = await open();
+    await press('/');
+    const sheet = screen.getByTestId<HTMLDialogElement>('shortcuts');
+    expect(sheet.open).toBe(true);
+    for (const key of ['N', 'K', 'B', 'I', ',', '/', 'Esc', 'Enter', 'F2', 'Del'])
+      expect(within(sheet).getAllByText(key).length).toBeGreaterThan(0);
+    await fireEvent.click(within(sheet).getByLabelText('Close'));
+    expect(app.shortcutsOpen).toBe(false);
+    await press(',');
+    expect(screen.getByTestId<HTMLDialogElement>('settings').open).toBe(true);
+    await press('b');
+    await press('i');
+    expect([app.prefs.sidebar, app.prefs.inspector]).toEqual([false, false]);
+  });
+});
+
+describe('in Chinese', () => {
+  test('the whole window changes over at once, and back, and remembers', async () => {
+    const { app } = await open();
+    app.settingsOpen = true;
+    await tick();
+    await fireEvent.click(screen.getByTestId('language-zh'));
+    expect(document.documentElement.lang).toBe('zh-CN');
+    expect(screen.getByTestId('new-chat').getAttribute('aria-label')).toBe('新对话');
+    expect(composer().placeholder).toBe('输入问题，或拖入文档…');
+    expect(new App(new PreviewApi(), localStorage, noPdf).prefs.language).toBe('zh');
+    await fireEvent.click(screen.getByTestId('language-en'));
+    expect(screen.getByTestId('new-chat').getAttribute('aria-label')).toBe('New chat');
+  });
+
+  test('an error is said in Chinese, with the original beside it', async () => {
+    const { api, app } = await open();
+    app.prefs.language = 'zh';
+    const message = 'No model is open; choose one first.';
+    const failed = { type: 'failed', session: null, code: 'no_model', message } as const;
+    api.emit({ type: 'worker', event: failed });
+    const toasts = screen.getByTestId('toasts');
+    await waitFor(() => expect(toasts.textContent).toContain('没有打开的模型；请先选择一个。'));
+    expect(within(toasts).getByText(message).lang).toBe('en');
+  });
 });

@@ -1,65 +1,20 @@
 import type { CacheOptions, CacheState, PolicyName } from '../ipc/types';
 
-export interface Policy {
-  name: PolicyName;
-  title: string;
-  /** One plain sentence. */
-  says: string;
-}
-
 /** What suits most chats. The control `random` is for measurements and is not offered. */
-export const RECOMMENDED: Policy[] = [
-  {
-    name: 'h2o',
-    title: 'h2o',
-    says: 'Keeps the newest half and, of the rest, what got the most attention for its age.',
-  },
+export const RECOMMENDED: PolicyName[] = ['h2o'];
+
+export const OTHERS: PolicyName[] = [
+  'expected',
+  'kvzip',
+  'snapkv',
+  'pyramidkv',
+  'tova',
+  'h2o-paper',
+  'window',
+  'full',
 ];
 
-export const OTHERS: Policy[] = [
-  {
-    name: 'expected',
-    title: 'expected',
-    says: 'Keeps what later questions are likely to look at: for a document with many questions.',
-  },
-  {
-    name: 'kvzip',
-    title: 'kvzip',
-    says: 'Keeps what it takes to repeat the text: for documents too, but reading takes twice as long.',
-  },
-  {
-    name: 'snapkv',
-    title: 'snapkv',
-    says: 'Keeps what the end of the prompt looks at: for one question about one text.',
-  },
-  {
-    name: 'pyramidkv',
-    title: 'pyramidkv',
-    says: 'As snapkv, with more room in the lower layers of the model.',
-  },
-  {
-    name: 'tova',
-    title: 'tova',
-    says: 'Keeps what the newest token looks at, and the last few tokens.',
-  },
-  {
-    name: 'h2o-paper',
-    title: 'h2o-paper',
-    says: 'As published: attention added up over time, which favours early text.',
-  },
-  {
-    name: 'window',
-    title: 'window',
-    says: 'Keeps the first few tokens and the newest, and nothing between.',
-  },
-  {
-    name: 'full',
-    title: 'full',
-    says: 'Keeps everything: nothing is lost, and memory grows with every token.',
-  },
-];
-
-export const POLICIES: Policy[] = [...RECOMMENDED, ...OTHERS];
+export const POLICIES: PolicyName[] = [...RECOMMENDED, ...OTHERS];
 
 /** However small a share is asked for, the engine keeps this many of the newest. */
 const MIN_RECENT = 16;

@@ -1,4 +1,5 @@
 import { overlap, type Range } from '../cache/ranges';
+import { t } from '../i18n';
 import type { DocumentInfo, Span, StoredMessage } from '../ipc/types';
 import type { Held } from './states';
 
@@ -128,24 +129,26 @@ export class Outline {
   /** The shortest name that is clear beside the document's; `null` for what no person wrote. */
   label(span: Span): string | null {
     if (span.kind.type === 'template') return null;
-    if (span.kind.type === 'text') return this.#name(span).replace(/^./, (c) => c.toLowerCase());
+    const { names } = t.heatmap;
+    if (span.kind.type === 'text') return names.within(this.#name(span));
     const index = this.#index(span);
     const name = this.#documentName(index, span.kind.document);
     const pages = index === null ? 0 : this.messages[index]?.documents[span.kind.document]?.pages;
     if (pages === 1) return name;
-    return `p. ${span.kind.page}`;
+    return names.shortPage(span.kind.page);
   }
 
   /** Turns first: where there is no room for every label, pages give way. */
   marks(): Mark[] {
+    const { names } = t.heatmap;
     const marks = this.spans.flatMap((span): Mark[] => {
       if (span.kind.type === 'page') {
-        return [{ at: span.start, kind: 'page', label: `p${span.kind.page}` }];
+        return [{ at: span.start, kind: 'page', label: names.markPage(span.kind.page) }];
       }
       const index = this.#index(span);
       if (span.kind.type !== 'text' || span.kind.role === 'system' || index === null) return [];
-      const letter = span.kind.role === 'user' ? 'Q' : 'A';
-      return [{ at: span.start, kind: 'turn', label: `${letter}${this.#turns[index] ?? 0}` }];
+      const mark = span.kind.role === 'user' ? names.markQuestion : names.markAnswer;
+      return [{ at: span.start, kind: 'turn', label: mark(this.#turns[index] ?? 0) }];
     });
     return [...marks.filter((m) => m.kind === 'turn'), ...marks.filter((m) => m.kind === 'page')];
   }
@@ -199,21 +202,24 @@ export class Outline {
   }
 
   #name(span: Span): string {
-    if (span.kind.type === 'template') return 'Chat template';
+    if (span.kind.type === 'template') return t.heatmap.names.template;
     const index = this.#index(span);
     if (span.kind.type === 'page') {
-      return `${this.#documentName(index, span.kind.document)}, page ${span.kind.page}`;
+      return t.heatmap.names.page(this.#documentName(index, span.kind.document), span.kind.page);
     }
-    if (span.kind.role === 'system') return 'System prompt';
-    return index === null ? 'Another branch' : this.#textName(index);
+    if (span.kind.role === 'system') return t.heatmap.names.system;
+    return index === null ? t.heatmap.names.otherBranch : this.#textName(index);
   }
 
   #documentName(message: number | null, document: number): string {
-    return (message !== null && this.messages[message]?.documents[document]?.name) || 'Document';
+    const name = message === null ? undefined : this.messages[message]?.documents[document]?.name;
+    return name || t.heatmap.names.document;
   }
 
   #textName(index: number): string {
-    return `${this.messages[index]?.role === 'user' ? 'Question' : 'Answer'} ${this.#turns[index] ?? 0}`;
+    const { question, answer } = t.heatmap.names;
+    const turn = this.#turns[index] ?? 0;
+    return this.messages[index]?.role === 'user' ? question(turn) : answer(turn);
   }
 }
 
@@ -262,35 +268,39 @@ export function readTokens({ ranges }: Share): number {
 
 /** What is mostly gone from the hot cache, and what is nowhere any more; nothing where all is well. */
 export function leftOut(sources: Source[]): string | undefined {
+  const says = t.heatmap.leftOut;
   const evicted = named(
     sources,
     (share) => share.kept < 0.15 && share.forgotten === 0 && readTokens(share) > 0,
   );
   const forgotten = named(sources, (share) => share.forgotten > 0);
   const sentences = [
-    evicted && `Mostly evicted now: ${evicted}.`,
-    forgotten && `Forgotten, at least in part: ${forgotten}.`,
+    evicted && says.evicted(evicted),
+    forgotten && says.forgotten(forgotten),
   ].filter(Boolean);
-  return sentences.length > 0 ? sentences.join(' ') : undefined;
+  return sentences.length > 0 ? sentences.join(t.heatmap.summary.separator) : undefined;
 }
 
 function named(sources: Source[], is: (share: Share) => boolean): string | undefined {
   const names = sources.flatMap((source) => {
     if (source.pages.length > 1) {
       const pages = source.pages.filter(is).map((p) => p.page);
-      return pages.length > 0 ? [`${source.name}, ${pagesOf(pages, source.pages.length)}`] : [];
+      return pages.length > 0
+        ? [t.heatmap.names.shortPageOf(source.name, pagesOf(pages, source.pages.length))]
+        : [];
     }
     return is(source) && source.tokens >= 16 ? [source.name] : [];
   });
   if (names.length === 0) return undefined;
-  const shown = names.slice(0, 3).join('; ');
-  return names.length > 3 ? `${shown}; and ${names.length - 3} more` : shown;
+  const shown = names.slice(0, 3).join(t.heatmap.leftOut.separator);
+  return names.length > 3 ? t.heatmap.leftOut.more(shown, names.length - 3) : shown;
 }
 
 function pagesOf(pages: number[], all: number): string {
-  if (pages.length === all) return 'all pages';
-  if (pages.length === 1) return `page ${pages[0]}`;
+  const says = t.heatmap.leftOut;
+  if (pages.length === all) return says.allPages;
+  if (pages.length === 1) return says.page(pages[0] ?? 0);
   const contiguous = pages.every((page, i) => i === 0 || page === (pages[i - 1] ?? 0) + 1);
-  if (contiguous) return `pages ${pages[0]}–${pages.at(-1)}`;
-  return `${pages.length} of ${all} pages`;
+  if (contiguous) return says.pages(pages[0] ?? 0, pages.at(-1) ?? 0);
+  return says.somePages(pages.length, all);
 }

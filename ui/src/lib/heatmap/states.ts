@@ -1,4 +1,5 @@
 import { contains, type Range } from '../cache/ranges';
+import { t } from '../i18n';
 import { percent } from '../text/format';
 
 /** What the worker says of the positions of a context. */
@@ -14,10 +15,11 @@ export interface Held {
 
 /** What is held of one position, in the words of the legend. */
 export function stateAt(position: number, held: Held, recentFrom: number): string {
-  if (position >= Math.min(held.kept.length, held.seen)) return 'not read yet';
+  const says = t.heatmap.states;
+  if (position >= Math.min(held.kept.length, held.seen)) return says.unread;
   const kept = (held.kept[position] ?? 0) / 255;
-  if (kept === 0) return contains(held.forgotten, position) ? 'forgotten' : 'in store only';
-  const share = `kept ${percent(kept)}`;
-  if (contains(held.pinned, position)) return `${share} · pinned`;
-  return position >= recentFrom ? `${share} · recent` : share;
+  if (kept === 0) return contains(held.forgotten, position) ? says.forgotten : says.store;
+  const share = says.kept(percent(kept));
+  if (contains(held.pinned, position)) return `${share} · ${says.pinned}`;
+  return position >= recentFrom ? `${share} · ${says.recent}` : share;
 }

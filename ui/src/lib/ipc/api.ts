@@ -28,6 +28,8 @@ export interface Api {
   subscribe(onEvents: (events: AppEvent[]) => void): Promise<void>;
   onDrag(onDrag: (event: DragEvent) => void): Promise<() => void>;
   appInfo(): Promise<AppInfo>;
+  /** Shows it in the file manager. */
+  openDataFolder(): Promise<void>;
 
   models(): Promise<ModelEntry[]>;
   loadModel(path: string): Promise<void>;

@@ -17,6 +17,7 @@ export const tauriApi: Api = {
     });
   },
   appInfo: () => invoke('app_info'),
+  openDataFolder: () => invoke('open_data_folder'),
 
   models: () => invoke('models'),
   loadModel: (path) => invoke('load_model', { path }),

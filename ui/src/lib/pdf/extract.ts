@@ -1,4 +1,5 @@
 import type * as PdfJs from 'pdfjs-dist';
+import { t } from '../i18n';
 import type { RawAnnotation } from './annotations';
 import { PdfError } from './errors';
 import type { RawItem } from './geometry';
@@ -58,7 +59,7 @@ export async function extractPdf(
     const pages: PageResult[] = [];
     let scans = 0;
     for (let page = 1; page <= pdf.numPages; page += 1) {
-      if (signal?.aborted) throw new PdfError('cancelled', 'Reading was cancelled.');
+      if (signal?.aborted) throw new PdfError('cancelled', t.documents.pdf.cancelled);
       onProgress?.(page - 1, pdf.numPages);
       const result = await readPage(pdfjs, pdf, page, scans >= SURE_OF_SCAN);
       scans = result.kind === 'image' ? scans + 1 : 0;
@@ -117,32 +118,26 @@ async function showsImage(pdfjs: typeof PdfJs, page: PdfJs.PDFPageProxy): Promis
 }
 
 function nothingRead(pages: PageResult[]): PdfError {
-  const count = pages.length;
   if (pages.every((page) => page.kind === 'failed')) {
-    return new PdfError('broken', 'This PDF is damaged: none of its pages could be read.');
+    return new PdfError('broken', t.documents.pdf.allDamaged);
   }
   if (pages.every((page) => page.kind === 'blank')) {
-    return new PdfError('no_text', 'This PDF is blank: there is no text in it.');
+    return new PdfError('no_text', t.documents.pdf.blank);
   }
-  return new PdfError(
-    'no_text',
-    count === 1
-      ? 'Page 1 is an image without text. Run it through OCR first, then attach the result.'
-      : `All ${count} pages are images without text. Run the file through OCR first, then attach the result.`,
-  );
+  return new PdfError('no_text', t.documents.pdf.allImages(pages.length));
 }
 
 /** What went wrong with a PDF, in a sentence. */
 export function explain(error: unknown, gaveUp = false, signal?: AbortSignal): PdfError {
-  if (signal?.aborted) return new PdfError('cancelled', 'Reading was cancelled.');
+  if (signal?.aborted) return new PdfError('cancelled', t.documents.pdf.cancelled);
   if (error instanceof PdfError) return error;
   const name = error instanceof Error ? error.name : '';
   if (gaveUp || name === 'PasswordException') {
-    return new PdfError('password', 'This PDF needs a password to be read.');
+    return new PdfError('password', t.documents.pdf.password);
   }
   if (name === 'InvalidPDFException') {
-    return new PdfError('broken', 'This file is damaged or is not a PDF, so it cannot be read.');
+    return new PdfError('broken', t.documents.pdf.broken);
   }
   const detail = error instanceof Error ? error.message : String(error);
-  return new PdfError('broken', `This PDF could not be read (${detail}).`);
+  return new PdfError('broken', t.documents.pdf.unreadable(detail));
 }

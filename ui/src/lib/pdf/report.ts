@@ -1,3 +1,5 @@
+import { t } from '../i18n';
+
 /** What came of one page. */
 export interface PageResult {
   /** Counted from 1. */
@@ -13,18 +15,10 @@ export function problems(pages: PageResult[]): string[] {
   const failed = of('failed');
   const out: string[] = [];
   if (images.length > 0) {
-    out.push(
-      images.length === 1
-        ? `Page ${images[0]} is an image without text.`
-        : `Pages ${pageList(images)} are images without text.`,
-    );
+    out.push(t.documents.pdf.images(pageList(images), images.length));
   }
   if (failed.length > 0) {
-    out.push(
-      failed.length === 1
-        ? `Page ${failed[0]} is damaged and could not be read.`
-        : `Pages ${pageList(failed)} are damaged and could not be read.`,
-    );
+    out.push(t.documents.pdf.damaged(pageList(failed), failed.length));
   }
   return out;
 }

@@ -1,7 +1,8 @@
 import { getContext, setContext } from 'svelte';
 import { throttle } from '../cache/budget';
 import type { Range } from '../cache/ranges';
-import { asApiError, type Api } from '../ipc/api';
+import { t } from '../i18n';
+import type { Api } from '../ipc/api';
 import type { AppEvent, ChatSummary, ExportFormat, Gauge, PickedFile } from '../ipc/types';
 import type { Stretch } from '../heatmap/pieces';
 import { Outline } from '../heatmap/sources';
@@ -31,9 +32,11 @@ export class App {
   readonly passages = new Passages();
   gauge = $state.raw<Gauge | null>(null);
   version = $state('');
+  dataFolder = $state('');
   /** Files are being dragged over the window. */
   dragging = $state(false);
   settingsOpen = $state(false);
+  shortcutsOpen = $state(false);
   modelsOpen = $state(false);
   /** Index of the message that the heatmap asked for; `n` rises so that asking twice works. */
   reveal = $state.raw<{ message: number; n: number } | null>(null);
@@ -66,7 +69,9 @@ export class App {
         this.dragging = event.type === 'over';
         if (event.type === 'drop') void this.attachPaths(event.paths);
       });
-      this.version = (await this.api.appInfo()).version;
+      const info = await this.api.appInfo();
+      this.version = info.version;
+      this.dataFolder = info.data_folder;
     } catch (error) {
       this.#report(error);
     }
@@ -80,7 +85,7 @@ export class App {
         if ('session' in inner && inner.session !== null) {
           this.chats.apply(inner as SessionEvent);
         } else if (inner.type === 'failed') {
-          this.toasts.error(inner.message);
+          this.toasts.error(inner);
         }
         break;
       }
@@ -190,7 +195,7 @@ export class App {
   async exportChat(chat: ChatSummary, format: ExportFormat): Promise<void> {
     try {
       const path = await this.api.exportChat(chat.id, format);
-      if (path !== null) this.toasts.show(`Written to ${path}.`);
+      if (path !== null) this.toasts.show(t.chats.exported(path));
     } catch (error) {
       this.#report(error);
     }
@@ -203,6 +208,14 @@ export class App {
       if (chat === null) return;
       await this.chats.refresh();
       await this.chats.select(chat.id);
+    } catch (error) {
+      this.#report(error);
+    }
+  }
+
+  async openDataFolder(): Promise<void> {
+    try {
+      await this.api.openDataFolder();
     } catch (error) {
       this.#report(error);
     }
@@ -233,7 +246,7 @@ export class App {
   }
 
   #report(error: unknown): void {
-    this.toasts.error(asApiError(error).message);
+    this.toasts.error(error);
   }
 }
 

@@ -1,9 +1,8 @@
 import { t } from '../i18n';
 import { asApiError, type Api } from '../ipc/api';
-import type { Attachment, PickedFile } from '../ipc/types';
-import { PdfError } from '../pdf/errors';
+import type { ApiError, Attachment, PickedFile } from '../ipc/types';
 import { extractPdf, type Engine } from '../pdf/extract';
-import { problems, type PageResult } from '../pdf/report';
+import type { PageResult } from '../pdf/report';
 import { decodeText } from '../text/decode';
 
 /** A document in the composer, from the moment it is dropped. */
@@ -15,8 +14,9 @@ export class PendingDocument {
   /** `null` until a model has counted them. */
   tokens = $state<number | null>(null);
   tokensByPage = $state.raw<number[]>([]);
-  problems = $state.raw<string[]>([]);
-  error = $state<string | null>(null);
+  /** What came of each page; empty for what is no PDF. */
+  results = $state.raw<PageResult[]>([]);
+  error = $state.raw<ApiError | null>(null);
   /** The file waits for its password; `wrong` after one that did not open it. */
   password = $state.raw<{ wrong: boolean; answer: (password: string | null) => void } | null>(null);
   pages = $state.raw<string[]>([]);
@@ -120,16 +120,16 @@ export class Attachments {
         return;
       }
       if (!READABLE.test(item.file.name)) {
-        throw new Error('Cistern reads PDF, .txt and .md files. Convert this one first.');
+        throw new Error(t.documents.wrongKind);
       }
       const data = await this.api.readFile(item.file.path);
       if (/\.pdf$/i.test(item.file.name)) {
         const results = await this.#readPdf(item, new Uint8Array(data));
         item.pages = results.map((page) => page.text);
-        item.problems = problems(results);
+        item.results = results;
       } else {
         const text = decodeText(data);
-        if (text === '') throw new Error('This file is empty.');
+        if (text === '') throw new Error(t.documents.empty);
         item.pages = [text];
       }
       item.pagesTotal = item.pages.length;
@@ -137,7 +137,7 @@ export class Attachments {
     } catch (error) {
       if (item.abort.signal.aborted) return;
       item.phase = 'failed';
-      item.error = error instanceof PdfError ? error.message : asApiError(error).message;
+      item.error = asApiError(error);
     }
   }
 

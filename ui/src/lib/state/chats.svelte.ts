@@ -1,5 +1,6 @@
 import { SvelteMap } from 'svelte/reactivity';
 import { Outline } from '../heatmap/sources';
+import { t } from '../i18n';
 import { asApiError, type Api } from '../ipc/api';
 import type {
   AgainHow,
@@ -25,9 +26,10 @@ export interface OpenChat {
 type Terms = Pick<Question, 'cache' | 'sampling' | 'max_tokens'>;
 
 /** The branch that ends with a question and its answer, made from the one that was shown. */
-function withAnswer(shown: StoredMessage[], { question, answer }: Sent): StoredMessage[] {
+function withAnswer(shown: StoredMessage[], { system, question, answer }: Sent): StoredMessage[] {
   const end = shown.findIndex(({ id }) => id === question.parent) + 1;
-  return [...shown.slice(0, end), question, answer];
+  const before = end === 0 && system ? [system] : shown.slice(0, end);
+  return [...before, question, answer];
 }
 
 /** Makes what a session has read of one branch nobody's where another branch parts from it. */
@@ -79,7 +81,7 @@ export class Chats {
       const open = this.list.find((chat) => chat.id === this.open?.summary.id);
       if (open && this.open) this.open.summary = open;
     } catch (error) {
-      this.toasts.error(asApiError(error).message);
+      this.toasts.error(error);
     }
   }
 
@@ -100,7 +102,7 @@ export class Chats {
       this.open = { summary: chat.summary, messages: chat.messages };
       this.#takeUp(id, chat.messages.at(-1));
     } catch (error) {
-      this.toasts.error(asApiError(error).message);
+      this.toasts.error(error);
     } finally {
       if (visit === this.#visit) this.opening = null;
     }
@@ -109,16 +111,18 @@ export class Chats {
   /** Sends a question; `false` when it was refused and should stay in the composer. */
   send(text: string, documents: Attachment[]): Promise<boolean> {
     const chat = this.open?.summary.id ?? null;
+    const system = this.prefs.systemPrompt;
     return this.#ask(chat, '', (terms) =>
-      this.api.send({ chat, edits: null, text, documents, ...terms }),
+      this.api.send({ chat, edits: null, system, text, documents, ...terms }),
     );
   }
 
   /** Asks another question in place of one, in a branch beside it; `false` when it was refused. */
   edit(question: StoredMessage, text: string): Promise<boolean> {
     const chat = this.open?.summary.id ?? null;
+    const system = this.prefs.systemPrompt;
     return this.#ask(chat, '', (terms) =>
-      this.api.send({ chat, edits: question.id, text, documents: [], ...terms }),
+      this.api.send({ chat, edits: question.id, system, text, documents: [], ...terms }),
     );
   }
 
@@ -143,7 +147,7 @@ export class Chats {
       if (this.session && this.open) part(this.session, this.open.messages, messages);
       this.open = { summary, messages };
     } catch (error) {
-      this.toasts.error(asApiError(error).message);
+      this.toasts.error(error);
     }
   }
 
@@ -155,7 +159,7 @@ export class Chats {
       await this.api.stop(session.id);
     } catch (error) {
       session.stopping = false;
-      this.toasts.error(asApiError(error).message);
+      this.toasts.error(error);
     }
   }
 
@@ -167,7 +171,7 @@ export class Chats {
     try {
       await this.api.renameChat(id, clean);
     } catch (error) {
-      this.toasts.error(asApiError(error).message);
+      this.toasts.error(error);
       await this.refresh();
     }
   }
@@ -177,7 +181,7 @@ export class Chats {
     try {
       await this.api.pinChat(id, pinned);
     } catch (error) {
-      this.toasts.error(asApiError(error).message);
+      this.toasts.error(error);
       await this.refresh();
     }
   }
@@ -191,16 +195,16 @@ export class Chats {
     try {
       await this.api.deleteChat(id);
     } catch (error) {
-      this.toasts.error(asApiError(error).message);
+      this.toasts.error(error);
       await this.refresh();
       return;
     }
     this.#sessions.delete(id);
     const toast = this.toasts.show(
-      `Deleted “${chat.title}”.`,
+      t.chats.deleted(chat.title),
       {
         action: {
-          label: 'Undo',
+          label: t.chats.undo,
           run: () => {
             this.toasts.dismiss(toast);
             void this.#restore(id);
@@ -219,13 +223,13 @@ export class Chats {
     if (unknown && this.sending) session.begin(this.prefs.cacheOptions);
     if (event.type === 'failed' && !session.busy) {
       // Not the end of an answer: a budget that could not be had, for instance.
-      this.toasts.error(event.message);
+      this.toasts.error(event);
       return;
     }
     if (!session.busy && (event.type === 'prefill' || event.type === 'token')) {
       session.begin(session.options ?? this.prefs.cacheOptions);
     }
-    if (event.type === 'notice') this.toasts.error(event.message);
+    if (event.type === 'notice') this.toasts.error(event);
     session.apply(event);
     if (event.type === 'finished' || event.type === 'failed') this.#settle(session);
   }
@@ -276,7 +280,7 @@ export class Chats {
       const { code, message } = asApiError(error);
       known?.fail(code, message);
       if (known) known.failure = null;
-      this.toasts.error(message);
+      this.toasts.error(error);
       return false;
     } finally {
       this.sending = false;
@@ -326,7 +330,7 @@ export class Chats {
     try {
       await this.api.restoreChat(id);
     } catch (error) {
-      this.toasts.error(asApiError(error).message);
+      this.toasts.error(error);
     }
     await this.refresh();
   }

@@ -89,7 +89,7 @@ export class Models {
     try {
       await action();
     } catch (error) {
-      this.toasts.error(asApiError(error).message);
+      this.toasts.error(error);
     }
   }
 }

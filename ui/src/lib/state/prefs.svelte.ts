@@ -1,8 +1,18 @@
 import { differs, PRESET_NAMES, restored } from '../cache/options';
 import { POLICIES } from '../cache/policies';
+import {
+  chooseLanguage,
+  chosenLanguage,
+  LANGUAGES,
+  type LanguageChoice,
+} from '../i18n/language.svelte';
 import { PRESETS, type CacheOptions, type Preset, type Sampling } from '../ipc/types';
 
-export type Theme = 'system' | 'light' | 'dark';
+export const THEMES = ['system', 'light', 'dark'] as const;
+export type Theme = (typeof THEMES)[number];
+
+export const FONT_SIZES = ['small', 'normal', 'large', 'huge'] as const;
+export type FontSize = (typeof FONT_SIZES)[number];
 
 /** Numbers that a person sets under *Advanced*; `seed` of `null` takes a new one for each answer. */
 export interface SamplingPrefs extends Omit<Sampling, 'seed'> {
@@ -22,6 +32,9 @@ export const DEFAULT_SAMPLING: SamplingPrefs = {
 
 interface Stored {
   theme: Theme;
+  language: LanguageChoice;
+  fontSize: FontSize;
+  systemPrompt: string;
   sidebar: boolean;
   inspector: boolean;
   preset: Preset;
@@ -37,6 +50,9 @@ const KEY = 'cistern.prefs';
 /** What the window remembers between starts. */
 export class Prefs {
   theme = $state<Theme>('system');
+  fontSize = $state<FontSize>('normal');
+  /** Goes before the first question of a new chat. */
+  systemPrompt = $state('');
   sidebar = $state(true);
   inspector = $state(true);
   preset = $state<Preset>('conversation');
@@ -50,7 +66,21 @@ export class Prefs {
   sampling = $state<SamplingPrefs>({ ...DEFAULT_SAMPLING });
 
   constructor(private readonly storage: Pick<Storage, 'getItem' | 'setItem'>) {
-    this.#load();
+    try {
+      const stored: unknown = JSON.parse(this.storage.getItem(KEY) ?? '{}');
+      this.#take(typeof stored === 'object' && stored !== null ? stored : {});
+    } catch {
+      // What cannot be read costs the memory of preferences, nothing else.
+      this.#take({});
+    }
+  }
+
+  get language(): LanguageChoice {
+    return chosenLanguage();
+  }
+
+  set language(language: LanguageChoice) {
+    chooseLanguage(language);
   }
 
   get cacheOptions(): CacheOptions {
@@ -75,9 +105,13 @@ export class Prefs {
     return { ...sampling, seed: sampling.seed ?? Math.floor(Math.random() * 2 ** 32) };
   }
 
-  save(): void {
-    const stored: Stored = {
+  /** Everything, as it is kept. */
+  get stored(): Stored {
+    return {
       theme: this.theme,
+      language: this.language,
+      fontSize: this.fontSize,
+      systemPrompt: this.systemPrompt,
       sidebar: this.sidebar,
       inspector: this.inspector,
       preset: this.preset,
@@ -87,34 +121,50 @@ export class Prefs {
       shadePages: this.shadePages,
       sampling: $state.snapshot(this.sampling),
     };
+  }
+
+  save(): void {
     try {
-      this.storage.setItem(KEY, JSON.stringify(stored));
+      this.storage.setItem(KEY, JSON.stringify(this.stored));
     } catch {
       // A full or forbidden storage costs the memory of a preference, nothing else.
     }
   }
 
-  #load(): void {
-    let stored: Partial<Stored>;
-    try {
-      stored = JSON.parse(this.storage.getItem(KEY) ?? '{}') as Partial<Stored>;
-    } catch {
-      return;
-    }
-    if (stored.theme && ['system', 'light', 'dark'].includes(stored.theme))
-      this.theme = stored.theme;
-    if (typeof stored.sidebar === 'boolean') this.sidebar = stored.sidebar;
-    if (typeof stored.inspector === 'boolean') this.inspector = stored.inspector;
-    const preset = PRESET_NAMES.find((name) => name === stored.preset);
-    if (preset) this.preset = preset;
-    const policies = POLICIES.map(({ name }) => name);
-    this.cache = restored(PRESETS[this.preset], stored.cache, policies);
-    if (typeof stored.budget === 'number' && stored.budget > 0) this.budget = stored.budget;
-    if (typeof stored.shadeThread === 'boolean') this.shadeThread = stored.shadeThread;
-    if (typeof stored.shadePages === 'boolean') this.shadePages = stored.shadePages;
-    for (const key of Object.keys(DEFAULT_SAMPLING) as (keyof SamplingPrefs)[]) {
-      const value = stored.sampling?.[key];
-      if (typeof value === 'number' && Number.isFinite(value)) this.sampling[key] = value;
-    }
+  /** Back to the defaults, all but which panels are open. */
+  reset(): void {
+    const { sidebar, inspector } = this;
+    this.restore({ sidebar, inspector });
   }
+
+  restore(stored: Partial<Stored>): void {
+    this.#take(stored);
+    this.save();
+  }
+
+  /** What is missing or no value of its kind is the default. */
+  #take(stored: Partial<Stored>): void {
+    this.theme = THEMES.find((known) => known === stored.theme) ?? 'system';
+    this.language =
+      [...LANGUAGES, 'system' as const].find((known) => known === stored.language) ?? 'system';
+    this.fontSize = FONT_SIZES.find((known) => known === stored.fontSize) ?? 'normal';
+    this.systemPrompt = typeof stored.systemPrompt === 'string' ? stored.systemPrompt : '';
+    this.sidebar = stored.sidebar !== false;
+    this.inspector = stored.inspector !== false;
+    this.preset = PRESET_NAMES.find((name) => name === stored.preset) ?? 'conversation';
+    this.cache = restored(PRESETS[this.preset], stored.cache, POLICIES);
+    this.budget = isNumber(stored.budget) && stored.budget > 0 ? stored.budget : null;
+    this.shadeThread = stored.shadeThread === true;
+    this.shadePages = stored.shadePages !== false;
+    const sampling = { ...DEFAULT_SAMPLING };
+    for (const key of Object.keys(sampling) as (keyof SamplingPrefs)[]) {
+      const value = stored.sampling?.[key];
+      if (isNumber(value)) sampling[key] = value;
+    }
+    this.sampling = sampling;
+  }
+}
+
+function isNumber(value: unknown): value is number {
+  return typeof value === 'number' && Number.isFinite(value);
 }

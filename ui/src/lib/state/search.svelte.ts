@@ -1,4 +1,4 @@
-import { asApiError, type Api } from '../ipc/api';
+import type { Api } from '../ipc/api';
 import type { Found } from '../ipc/types';
 import type { Toasts } from './toasts.svelte';
 
@@ -49,7 +49,7 @@ export class Search {
       const found = await this.api.searchChats(this.text);
       if (query === this.#query) this.found = found;
     } catch (error) {
-      this.toasts.error(asApiError(error).message);
+      this.toasts.error(error);
     }
   }
 }

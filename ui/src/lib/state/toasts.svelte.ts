@@ -1,6 +1,11 @@
+import { asApiError } from '../ipc/api';
+import type { ApiError } from '../ipc/types';
+
 export interface Toast {
   id: number;
   message: string;
+  /** Said in the language of the window, in place of the message. */
+  error?: ApiError;
   tone: 'info' | 'error';
   action?: { label: string; run: () => void };
 }
@@ -19,10 +24,11 @@ export class Toasts {
     return id;
   }
 
-  error(message: string): void {
+  error(thrown: unknown): void {
+    const error = asApiError(thrown);
     // The same sentence twice says nothing new.
-    if (this.items.some((toast) => toast.message === message)) return;
-    this.show(message, { tone: 'error' }, 10_000);
+    if (this.items.some((toast) => toast.message === error.message)) return;
+    this.show(error.message, { tone: 'error', error }, 10_000);
   }
 
   dismiss(id: number): void {

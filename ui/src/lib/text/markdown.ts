@@ -1,10 +1,12 @@
 import DOMPurify, { type Config } from 'dompurify';
-import { Marked, type Tokens } from 'marked';
+import { Marked, type Token, type Tokens } from 'marked';
+import { t } from '../i18n';
+import { mathExtensions } from './math';
 
-/** A top-level block of Markdown as safe HTML. */
+/** A top-level block of Markdown as safe HTML, made when it is first asked for. */
 export interface Block {
   raw: string;
-  html: string;
+  readonly html: string;
 }
 
 const marked = new Marked({
@@ -14,8 +16,8 @@ const marked = new Marked({
       const name = escape((lang ?? '').split(/\s/)[0] ?? '');
       return (
         `<figure class="code"><figcaption><span>${name}</span>` +
-        `<button type="button" data-copy>Copy</button></figcaption>` +
-        `<pre><code>${escape(text)}\n</code></pre></figure>`
+        `<button type="button" data-copy>${escape(t.common.copy)}</button></figcaption>` +
+        `<pre tabindex="0"><code${name && ` data-lang="${name}"`}>${escape(text)}\n</code></pre></figure>`
       );
     },
     // Nothing is fetched on behalf of an answer: a picture is named, not shown.
@@ -35,16 +37,26 @@ const marked = new Marked({
     },
   },
 });
+marked.use({ extensions: mathExtensions });
 
 const ALLOWED: Config = {
   ALLOWED_TAGS: (
     'p br hr h1 h2 h3 h4 h5 h6 strong em del code pre blockquote ul ol li a sub sup kbd mark ' +
     'table thead tbody tr th td div figure figcaption span button input'
   ).split(' '),
-  ALLOWED_ATTR: ['href', 'align', 'start', 'class', 'type', 'data-copy', 'checked', 'disabled'],
+  ALLOWED_ATTR:
+    'href align start class type checked disabled tabindex data-copy data-lang data-math data-tex'.split(
+      ' ',
+    ),
+  // Those of the list, and none that an answer makes up.
+  ALLOW_DATA_ATTR: false,
+  ALLOW_ARIA_ATTR: false,
   // Applies to every attribute but these.
   ALLOWED_URI_REGEXP: /^https?:/i,
-  ADD_URI_SAFE_ATTR: ['align', 'start', 'type', 'checked', 'disabled'],
+  ADD_URI_SAFE_ATTR:
+    'align start class type checked disabled tabindex data-copy data-lang data-math data-tex'.split(
+      ' ',
+    ),
 };
 
 DOMPurify.addHook('uponSanitizeElement', (node, { tagName }) => {
@@ -54,20 +66,57 @@ DOMPurify.addHook('uponSanitizeElement', (node, { tagName }) => {
   }
 });
 
-/** Turns Markdown into blocks. While an answer grows only its last block changes. */
-export function renderBlocks(markdown: string, cache = new Map<string, string>()): Block[] {
-  const tokens = marked.lexer(markdown);
-  return tokens
-    .filter((token) => token.type !== 'space' && token.type !== 'def')
-    .map((token) => {
-      let html = cache.get(token.raw);
-      if (html === undefined) {
-        const one = Object.assign([token], { links: tokens.links });
-        html = DOMPurify.sanitize(marked.parser(one), ALLOWED);
-        cache.set(token.raw, html);
-      }
-      return { raw: token.raw, html };
-    });
+const REFERENCE = /^ {0,3}\[[^\]\n]+\]:/m;
+
+/** Turns a text into blocks. While it grows, only its end is read again, and only its last block rendered. */
+export class Blocks {
+  #text = '';
+  #tokens: Token[] = [];
+  readonly #cache = new Map<string, Block>();
+
+  of(markdown: string): Block[] {
+    this.#read(markdown.replace(/\r\n?/g, '\n'));
+    return this.#tokens
+      .filter((token) => token.type !== 'space' && token.type !== 'def')
+      .map((token) => this.#block(token));
+  }
+
+  #read(text: string): void {
+    // What a reference stands for may be said anywhere: then everything is read again.
+    const references = REFERENCE.test(text);
+    if (references) this.#cache.clear();
+    const kept = !references && text.startsWith(this.#text) ? this.#settled() : [];
+    const from = kept.reduce((sum, token) => sum + token.raw.length, 0);
+    this.#tokens = [...kept, ...marked.lexer(text.slice(from))];
+    this.#text = text;
+  }
+
+  /** The blocks that nothing that follows can change: all but the last, and what stands after it. */
+  #settled(): Token[] {
+    const last = this.#tokens.findLastIndex((token) => token.type !== 'space');
+    return this.#tokens.slice(0, Math.max(0, last));
+  }
+
+  #block(token: Token): Block {
+    const known = this.#cache.get(token.raw);
+    if (known) return known;
+    const block = new Lazy(token.raw, () => DOMPurify.sanitize(marked.parser([token]), ALLOWED));
+    this.#cache.set(token.raw, block);
+    return block;
+  }
+}
+
+class Lazy implements Block {
+  #html: string | undefined;
+
+  constructor(
+    readonly raw: string,
+    private readonly render: () => string,
+  ) {}
+
+  get html(): string {
+    return (this.#html ??= this.render());
+  }
 }
 
 function escape(text: string): string {

@@ -17,6 +17,10 @@ chat: string | null,
  */
 edits: number | null, 
 /**
+ * Goes before the first question of a new chat, unless it is blank. A chat keeps what it began with.
+ */
+system: string, 
+/**
  * What is asked.
  */
 text: string, 

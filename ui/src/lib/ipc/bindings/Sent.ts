@@ -11,6 +11,10 @@ export type Sent = {
  */
 chat: ChatSummary, 
 /**
+ * What goes before the question where it is the first of a chat with a system prompt.
+ */
+system: StoredMessage | null, 
+/**
  * The question as kept.
  */
 question: StoredMessage, 

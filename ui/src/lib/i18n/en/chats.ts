@@ -1,0 +1,41 @@
+import { numbersOf } from '../numbers';
+
+const { count, plural } = numbersOf('en');
+
+export const chats = {
+  count: (n: number) => plural(n, { one: 'chat', other: 'chats' }),
+  label: 'Chats',
+  newChat: 'New chat',
+  newChatTitle: 'New chat (Ctrl+N)',
+  empty: 'Chats are kept here, on this computer only.',
+  today: 'Today',
+  yesterday: 'Yesterday',
+  lastWeek: 'Last 7 days',
+  earlier: 'Earlier',
+  name: 'Name of the chat',
+  writing: 'Writing',
+  pin: 'Pin to the top',
+  unpin: 'Unpin',
+  pinned: 'Pinned',
+  more: 'More',
+  moreAbout: (title: string) => `More about ${title}`,
+  menuRename: 'Rename',
+  menuDelete: 'Delete',
+  exportMarkdown: 'Export as Markdown…',
+  exportJson: 'Export as JSON…',
+  exported: (path: string) => `Written to ${path}.`,
+  import: 'Import a chat',
+  importTitle: 'Import a chat (JSON)',
+  search: {
+    label: 'Search chats',
+    placeholder: 'Search (Ctrl+K)',
+    clear: 'Clear the search',
+    clearTitle: 'Clear (Esc)',
+    nothing: 'No chat has all of these words.',
+    more: (n: number) => `${count(n)} more in this chat`,
+  },
+  delete: 'Delete (Del)',
+  deleteNamed: (title: string) => `Delete ${title}`,
+  deleted: (title: string) => `Deleted “${title}”.`,
+  undo: 'Undo',
+};

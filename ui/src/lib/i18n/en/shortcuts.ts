@@ -1,0 +1,17 @@
+export const shortcuts = {
+  title: 'Keyboard',
+  everywhere: 'Everywhere',
+  question: 'In the question',
+  list: 'In the list of chats',
+  newChat: 'New chat',
+  search: 'Search the chats',
+  sidebar: 'Show or hide the list of chats',
+  inspector: 'Show or hide the memory',
+  settings: 'Settings',
+  sheet: 'This sheet',
+  escape: 'Stop the answer, or close what is open',
+  send: 'Send',
+  newLine: 'New line',
+  rename: 'Rename',
+  delete: 'Delete',
+};
