@@ -14,7 +14,10 @@ story('settings', (step, on) => {
 
   step('say where the data lies', async () => {
     await on.window.session.chord(Key.control, ',');
-    assert.equal(await on.window.text('data-folder'), on.desktop.data);
+    await until(
+      'the data folder is named',
+      async () => (await on.window.text('data-folder')) === on.desktop.data,
+    );
   });
 
   step('change language and type size at once', async () => {

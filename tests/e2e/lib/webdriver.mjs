@@ -1,5 +1,7 @@
 // As much of the W3C WebDriver protocol as these tests need.
 
+import { until } from './until.mjs';
+
 const ELEMENT = 'element-6066-11e4-a52e-4f735466cecf';
 
 /** Keys that WebDriver names by code point. */
@@ -68,8 +70,12 @@ export class Session {
     return found[ELEMENT];
   }
 
+  /** Clicks as a person does, who waits until a thing that moves has come to rest. */
   async click(css) {
-    await this.#post(`element/${await this.find(css)}/click`, {});
+    await until(`${css} can be clicked`, async () => {
+      await this.#post(`element/${await this.find(css)}/click`, {});
+      return true;
+    }, 5_000);
   }
 
   async type(css, text) {
