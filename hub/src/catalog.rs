@@ -35,9 +35,32 @@ pub struct Entry {
     pub context: u32,
     /// Memory of the smallest usual GPU for it, for example "8 GB", or "any".
     pub fits: String,
+    /// What decides how much memory it takes.
+    pub shape: Shape,
     /// The model that a first start opens.
     #[serde(default)]
     pub starter: bool,
+}
+
+/// The figures of a file's header that say how much memory the model takes, for before the file is here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Shape {
+    /// Decoder layers.
+    pub layers: u64,
+    /// Width of the residual stream.
+    pub width: u64,
+    /// Width of the feed-forward layer.
+    pub ff_width: u64,
+    /// KV heads of a layer.
+    pub kv_heads: u64,
+    /// Width of one head.
+    pub head_dim: u64,
+    /// Tokens of the vocabulary.
+    pub vocab: u64,
+    /// Bytes of an embedding that is not the output's, too: it is only looked up.
+    #[serde(default)]
+    pub looked_up: u64,
 }
 
 impl Catalog {
@@ -84,6 +107,12 @@ mod tests {
             assert!(entry.sha256.len() == 64, "{}", entry.id);
             assert!(entry.sha256.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f')), "{}", entry.id);
             assert!(entry.context >= 2048 && entry.bytes > 1 << 20, "{}", entry.id);
+            let Shape { layers, width, ff_width, kv_heads, head_dim, vocab, looked_up } = entry.shape;
+            let gate_up_down_q_and_out = layers * (3 * width * ff_width + 2 * width * width);
+            // From under 3 to over 8 bits a weight.
+            let (least, most) = (gate_up_down_q_and_out * 3 / 8, (gate_up_down_q_and_out + 4 * vocab * width) * 9 / 8);
+            assert!((least..most).contains(&entry.bytes), "{}: {least}..{most}", entry.id);
+            assert!(kv_heads * head_dim <= width && looked_up < vocab * width, "{}", entry.id);
         }
         assert_eq!(entries.iter().map(|e| &e.id).collect::<HashSet<_>>().len(), entries.len());
         assert_eq!(entries.iter().map(|e| &e.file).collect::<HashSet<_>>().len(), entries.len());

@@ -1,6 +1,8 @@
 //! The download of a model: resumable, checked, and complete or not there at all.
 
+use std::fmt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures_util::StreamExt;
@@ -47,6 +49,19 @@ pub struct Hub {
     client: HFClient,
     folder: PathBuf,
     patience: Duration,
+    disk: Disk,
+}
+
+/// Says how many bytes are free in a folder, where that can be known.
+#[derive(Clone)]
+struct Disk(Arc<FreeSpace>);
+
+type FreeSpace = dyn Fn(&Path) -> Option<u64> + Send + Sync;
+
+impl fmt::Debug for Disk {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Disk")
+    }
 }
 
 impl Hub {
@@ -60,6 +75,7 @@ impl Hub {
             client: client.map_err(|error| HubError::Hub(error.to_string()))?,
             folder: download_folder(),
             patience: Duration::from_secs(1),
+            disk: Disk(Arc::new(free_space)),
         })
     }
 
@@ -73,7 +89,27 @@ impl Hub {
             client: client.map_err(|error| HubError::Hub(error.to_string()))?,
             folder: folder.to_owned(),
             patience: Duration::from_millis(10),
+            disk: Disk(Arc::new(free_space)),
         })
+    }
+
+    /// Asks `free` in place of the file system for the room that is left in a folder.
+    #[must_use]
+    pub fn with_disk(self, free: impl Fn(&Path) -> Option<u64> + Send + Sync + 'static) -> Self {
+        Self { disk: Disk(Arc::new(free)), ..self }
+    }
+
+    /// Throws away what an earlier try left of the model's file.
+    ///
+    /// # Errors
+    /// [`HubError::Busy`] while a download of it runs, or when the file system refuses.
+    pub fn discard(&self, entry: &Entry) -> Result<(), HubError> {
+        let part = part(&self.folder, entry);
+        if !part.exists() {
+            return Ok(());
+        }
+        let _lock = Lock::take(&self.folder, entry)?;
+        std::fs::remove_file(&part).map_err(HubError::io(&part))
     }
 
     /// Fetches the model's file and returns its path. What an earlier try left is kept and gone on from.
@@ -90,7 +126,7 @@ impl Hub {
         std::fs::create_dir_all(&self.folder).map_err(HubError::io(&self.folder))?;
 
         let _lock = Lock::take(&self.folder, entry)?;
-        let part = self.folder.join(format!("{}.part", entry.file));
+        let part = part(&self.folder, entry);
         std::fs::File::options().create(true).append(true).open(&part).map_err(HubError::io(&part))?;
 
         let filled = tokio::select! {
@@ -169,12 +205,24 @@ impl Hub {
 
     fn check_space(&self, missing: u64) -> Result<(), HubError> {
         // A file system that cannot say is not a reason to refuse: writing will tell.
-        let free = fs4::available_space(&self.folder).unwrap_or(u64::MAX);
+        let free = (self.disk.0)(&self.folder).unwrap_or(u64::MAX);
         let needed = missing + SPARE;
         if free < needed {
             return Err(HubError::DiskFull { folder: self.folder.clone(), free, needed });
         }
         Ok(())
+    }
+
+    /// Why the part file could not be written, while `missing` bytes were still to come.
+    fn not_written(&self, part: &Path, missing: u64) -> impl FnOnce(std::io::Error) -> HubError {
+        move |source| match HubError::is_full(&source) {
+            true => HubError::DiskFull {
+                folder: self.folder.clone(),
+                free: (self.disk.0)(&self.folder).unwrap_or(0),
+                needed: missing + SPARE,
+            },
+            false => HubError::io(part)(source),
+        }
     }
 
     /// Appends what is missing from `start` on, until the file is whole or the connection breaks.
@@ -207,10 +255,16 @@ impl Hub {
             match tokio::time::timeout(STALL, stream.next()).await {
                 Ok(Some(Ok(bytes))) => {
                     let bytes = &bytes[..bytes.len().min((entry.bytes - done) as usize)];
-                    file.write_all(bytes).await.map_err(HubError::io(part))?;
+                    file.write_all(bytes).await.map_err(self.not_written(part, entry.bytes - done))?;
                     done += bytes.len() as u64;
                     if let Some(reading) = meter.tick(done) {
                         progress(reading);
+                        // Others write to the disk, too.
+                        if done < entry.bytes
+                            && let Err(full) = self.check_space(entry.bytes - done)
+                        {
+                            break Err(full);
+                        }
                     }
                     if done == entry.bytes {
                         break Ok(());
@@ -220,7 +274,7 @@ impl Hub {
                 Ok(None | Some(Err(_))) | Err(_) => break Err(interrupted(done)),
             }
         };
-        file.flush().await.map_err(HubError::io(part))?;
+        file.flush().await.map_err(self.not_written(part, entry.bytes - done))?;
         file.sync_data().await.map_err(HubError::io(part))?;
         result
     }
@@ -228,6 +282,15 @@ impl Hub {
     fn error(&self, error: hf_hub::HFError, entry: &Entry) -> HubError {
         HubError::from_hub(error, self.client.endpoint(), &entry.repo, &entry.file)
     }
+}
+
+fn free_space(folder: &Path) -> Option<u64> {
+    fs4::available_space(folder).ok()
+}
+
+/// Where a download collects what arrives.
+pub(crate) fn part(folder: &Path, entry: &Entry) -> PathBuf {
+    folder.join(format!("{}.part", entry.file))
 }
 
 fn truncate(part: &Path) -> Result<(), HubError> {

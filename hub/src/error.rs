@@ -46,7 +46,7 @@ pub enum HubError {
     #[error("The hub answered with an error ({0}); try again later.")]
     Hub(String),
     /// Not enough room.
-    #[error("{} has {} free and the model needs {}; make room, or set CISTERN_MODELS to another folder.", folder.display(), size(.free), size(.needed))]
+    #[error("There is too little room for the model in {}: {} are free and {} are still needed; make room and go on, or set CISTERN_MODELS to a folder on another disk.", folder.display(), size(.free), size(.needed))]
     DiskFull {
         /// Where the model should go.
         folder: PathBuf,
@@ -81,6 +81,9 @@ pub enum HubError {
         /// File.
         file: String,
     },
+    /// A file that Cistern did not put there.
+    #[error("{} is not among the models that Cistern downloaded, so it is left alone; remove it in the file manager.", .0.display())]
+    NotOurs(PathBuf),
     /// Stopped by the person.
     #[error("The download was stopped; started again, it goes on from where it was.")]
     Cancelled,
@@ -109,18 +112,19 @@ impl HubError {
             Self::Checksum { .. } | Self::Damaged { .. } => "checksum",
             Self::Changed { .. } => "model_changed",
             Self::Busy { .. } => "download_busy",
+            Self::NotOurs(_) => "model_not_ours",
             Self::Cancelled => "cancelled",
             Self::Io { .. } => "model_io",
         }
     }
 
     pub(crate) fn io(path: &Path) -> impl FnOnce(io::Error) -> Self {
-        move |source| match source.kind() {
-            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
-                Self::DiskFull { folder: path.parent().unwrap_or(path).to_owned(), free: 0, needed: 1 }
-            }
-            _ => Self::Io { path: path.to_owned(), source },
-        }
+        move |source| Self::Io { path: path.to_owned(), source }
+    }
+
+    /// Whether the file system has no room left.
+    pub(crate) fn is_full(error: &io::Error) -> bool {
+        matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
     }
 
     pub(crate) fn from_hub(error: HFError, endpoint: &str, repo: &str, file: &str) -> Self {

@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 
 use directories::ProjectDirs;
 
-use crate::{Catalog, Entry};
+use crate::download::part;
+use crate::{Catalog, Entry, HubError};
 
 /// A model file of the person's own.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -38,15 +39,50 @@ pub fn local_path(entry: &Entry) -> Option<PathBuf> {
     local_path_in(entry, &folders(), &hf_hub::resolve_cache_dir())
 }
 
+/// Bytes of the model's file that a download brought before it was paused or broke off.
+#[must_use]
+pub fn arrived(entry: &Entry) -> Option<u64> {
+    let part = part(&download_folder(), entry).metadata().ok()?;
+    Some(part.len().min(entry.bytes)).filter(|&bytes| part.is_file() && bytes > 0)
+}
+
+/// Whether [`remove`] would remove this file.
+#[must_use]
+pub fn is_removable(path: &Path) -> bool {
+    is_removable_in(path, &own_folders())
+}
+
+/// Removes a model's file from this machine.
+///
+/// # Errors
+/// [`HubError::NotOurs`] for a file outside of the folders that downloads go to, or when the file system refuses.
+pub fn remove(path: &Path) -> Result<(), HubError> {
+    if !is_removable(path) {
+        return Err(HubError::NotOurs(path.to_owned()));
+    }
+    std::fs::remove_file(path).map_err(HubError::io(path))
+}
+
 /// Model files in Cistern's folders that are not of the catalogue.
 #[must_use]
 pub fn own_files() -> Vec<LocalFile> {
     own_files_in(&folders())
 }
 
-fn folders() -> Vec<PathBuf> {
+/// Those that belong to Cistern alone.
+fn own_folders() -> Vec<PathBuf> {
     let mut folders = vec![download_folder()];
     folders.extend(ProjectDirs::from("", "", "cistern").map(|dirs| dirs.data_dir().join("models")));
+    folders
+}
+
+fn is_removable_in(path: &Path, folders: &[PathBuf]) -> bool {
+    let is_model = path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("gguf"));
+    is_model && path.is_file() && folders.iter().any(|folder| path.parent() == Some(folder.as_path()))
+}
+
+fn folders() -> Vec<PathBuf> {
+    let mut folders = own_folders();
     folders.extend(env::current_exe().ok().as_deref().and_then(checkout_models));
     folders.dedup();
     folders
@@ -122,6 +158,24 @@ mod tests {
 
         fs::write(folders[0].join("tiny.gguf"), "GG").unwrap();
         assert_eq!(local_path_in(&entry(), &folders, &cache), Some(folders[1].join("tiny.gguf")), "half a file");
+    }
+
+    #[test]
+    fn only_models_in_cisterns_own_folders_can_be_removed() {
+        let dir = tempfile::tempdir().unwrap();
+        let folders = [dir.path().join("models")];
+        let elsewhere = dir.path().join("other");
+        for folder in [&folders[0], &elsewhere] {
+            fs::create_dir(folder).unwrap();
+            fs::write(folder.join("tiny.gguf"), "GGUF").unwrap();
+        }
+        fs::write(folders[0].join("notes.txt"), "no").unwrap();
+        assert!(is_removable_in(&folders[0].join("tiny.gguf"), &folders));
+        assert!(!is_removable_in(&folders[0].join("gone.gguf"), &folders));
+        assert!(!is_removable_in(&folders[0].join("notes.txt"), &folders));
+        assert!(!is_removable_in(&folders[0].join("../other/tiny.gguf"), &folders));
+        assert!(!is_removable_in(&elsewhere.join("tiny.gguf"), &folders));
+        assert_eq!(remove(&elsewhere.join("tiny.gguf")).unwrap_err().code(), "model_not_ours");
     }
 
     #[test]

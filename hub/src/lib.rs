@@ -6,9 +6,9 @@ mod download;
 mod error;
 mod folders;
 
-pub use catalog::{Catalog, Entry};
+pub use catalog::{Catalog, Entry, Shape};
 pub use checksum::verify;
 pub use download::{Hub, Phase, Progress};
 pub use error::HubError;
-pub use folders::{LocalFile, download_folder, local_path, own_files};
+pub use folders::{LocalFile, arrived, download_folder, is_removable, local_path, own_files, remove};
 pub use tokio_util::sync::CancellationToken;

@@ -158,4 +158,42 @@ async fn a_stopped_download_keeps_what_arrived_and_two_never_write_the_same_file
     assert_eq!(fetched.unwrap_err().code(), "cancelled");
     assert_eq!(names(folder.path()), ["test.gguf.part"]);
     assert_eq!(part.metadata().unwrap().len(), 500_000);
+
+    // Started again it goes on, and given up nothing of it is left.
+    let server = Server::start(content.clone(), Faults { cut: Some((1000, usize::MAX)), ..Faults::default() });
+    let again = Hub::at(&server.endpoint, folder.path()).unwrap();
+    again.fetch(&entry, |_| {}, &CancellationToken::new()).await.unwrap_err();
+    assert_eq!(server.ranges.lock().unwrap()[0].as_deref(), Some("bytes=500000-2999999"));
+    again.discard(&entry).unwrap();
+    assert!(names(folder.path()).is_empty());
+    again.discard(&entry).unwrap();
+}
+
+#[tokio::test]
+async fn a_disk_that_others_fill_ends_the_download_with_the_figures_and_the_part_is_kept() {
+    let (content, folder) = (content(), tempfile::tempdir().unwrap());
+    let server = Server::start(content.clone(), Faults { slow: true, ..Faults::default() });
+    let part = folder.path().join("test.gguf.part");
+    let arrived = part.clone();
+    let hub = Hub::at(&server.endpoint, folder.path()).unwrap().with_disk(move |_| {
+        let some = arrived.metadata().map_or(0, |meta| meta.len()) >= 1_000_000;
+        Some(if some { 60_000_000 } else { 1_000_000_000 })
+    });
+    let error = hub.fetch(&entry(&content), |_| {}, &CancellationToken::new()).await.unwrap_err();
+    assert_eq!(error.code(), "disk_full");
+    let says = error.to_string();
+    assert!(says.contains("60.0 MB are free and 6") && says.contains(" MB are still needed"), "{says}");
+    let len = part.metadata().unwrap().len();
+    assert!((1_000_000..3_000_000).contains(&len), "{len}");
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn a_write_that_finds_no_room_says_so_with_the_figures() {
+    let (content, folder) = (content(), tempfile::tempdir().unwrap());
+    let server = Server::start(content.clone(), Faults::default());
+    std::os::unix::fs::symlink("/dev/full", folder.path().join("test.gguf.part")).unwrap();
+    let error = fetch(&server, folder.path(), &entry(&content)).await.unwrap_err();
+    assert_eq!(error.code(), "disk_full");
+    assert!(error.to_string().contains(" MB are still needed"), "{error}");
 }

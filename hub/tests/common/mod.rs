@@ -4,6 +4,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 use std::thread;
+use std::time::Duration;
 
 /// What the server does wrong.
 #[derive(Clone, Default)]
@@ -18,6 +19,8 @@ pub struct Faults {
     pub status: Option<u16>,
     /// Holds the connection open after this many bytes and sends nothing more.
     pub hang_after: Option<usize>,
+    /// Takes a second for the whole file.
+    pub slow: bool,
 }
 
 /// A running server.
@@ -123,6 +126,13 @@ fn answer(
         stream.flush().ok()?;
         // Until the client closes its side.
         let _ = stream.read(&mut [0]);
+        return Some(());
+    }
+    if faults.slow {
+        for bytes in bytes.chunks(content.len() / 20) {
+            stream.write_all(bytes).ok()?;
+            thread::sleep(Duration::from_millis(50));
+        }
         return Some(());
     }
     stream.write_all(&bytes).ok()
