@@ -343,7 +343,10 @@ pub fn set_budget(model: &Model, cache: &mut Cache, budget: Option<u32>) -> Resu
 /// The budget that the free memory allows, up to the model's context.
 pub fn auto_budget(model: &Model, options: &CacheOptions) -> u32 {
     let context = model.config.context.max(AUTO_LEAST);
-    let free = device::free_memory(model.device()).unwrap_or(0) as f64;
+    let free = device::free_memory(model.device()).unwrap_or(0);
+    // Mapped weights count as free, but are needed for every token.
+    let mapped = if model.device().is_cpu() { model.weight_bytes } else { 0 };
+    let free = free.saturating_sub(mapped) as f64;
     let tokens = free * AUTO_SHARE / bytes_per_token(&model.config, options.kv) as f64;
     (tokens as u32).clamp(AUTO_LEAST, context)
 }

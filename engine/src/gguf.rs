@@ -69,6 +69,16 @@ impl Gguf {
         self.content.tensor_infos.contains_key(name)
     }
 
+    /// Bytes of a tensor in the file; 0 where there is none of this name.
+    pub fn bytes_of(&self, name: &str) -> u64 {
+        self.content.tensor_infos.get(name).and_then(bytes).unwrap_or(0) as u64
+    }
+
+    /// Bytes of all tensors.
+    pub fn bytes_of_all(&self) -> u64 {
+        self.content.tensor_infos.values().filter_map(bytes).map(|bytes| bytes as u64).fold(0, u64::saturating_add)
+    }
+
     /// Elements of all tensors.
     pub fn parameters(&self) -> u64 {
         self.content.tensor_infos.values().map(|info| info.shape.elem_count() as u64).sum()

@@ -8,6 +8,7 @@ pub mod context;
 pub mod cpu;
 pub mod device;
 pub mod error;
+pub mod footprint;
 pub mod gguf;
 pub mod model;
 pub mod prompt;
