@@ -1,7 +1,7 @@
 //! A worker for the tests of the shell: a real process on real pipes that follows a script, so that crashes,
 //! wrong versions and broken pipes can be had when they are wanted. Its manners are those of the file name it
-//! was started under (the tests copy it): `healthy`, `dies-on-send`, `dies-on-load`, `dies-at-once`, `babbles`,
-//! `old-version`.
+//! was started under (the tests copy it): `healthy`, `dies-on-send`, `dies-on-load`, `dies-at-once`,
+//! `loses-its-file`, `babbles`, `old-version`.
 
 use std::collections::HashSet;
 use std::io::{self, Write};
@@ -56,6 +56,15 @@ fn main() -> io::Result<()> {
             }
             Request::Send { session, messages, .. } => {
                 say(Some(id), Event::Accepted)?;
+                #[cfg(unix)]
+                if manners == "loses-its-file" {
+                    // As at the next read of a mapped file that was cut short.
+                    // SAFETY: sets no handler of ours, and ends the process.
+                    unsafe {
+                        libc::signal(libc::SIGBUS, libc::SIG_DFL);
+                        libc::raise(libc::SIGBUS);
+                    }
+                }
                 if manners == "babbles" {
                     io::stdout().write_all(b"thread 'main' panicked at engine/src/model.rs\n")?;
                     io::stdout().flush()?;

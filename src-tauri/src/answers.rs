@@ -208,6 +208,11 @@ impl Answers {
         }
     }
 
+    /// Whether nothing is being written, or waits to be.
+    pub async fn is_idle(&self) -> bool {
+        self.running.lock().await.is_empty()
+    }
+
     /// A chat as it stands. What the window has been told before belongs to it, what it is told later does not.
     ///
     /// # Errors
@@ -309,7 +314,7 @@ impl Answers {
                         self.ready.send_replace(ready);
                         self.outbox.push(AppEvent::Status { status: named(status) });
                     }
-                    Some(Notice::Lost(sessions)) => self.cut_off(sessions).await,
+                    Some(Notice::Lost { sessions, how }) => self.cut_off(sessions, &how).await,
                     None => return,
                 },
                 () = due => {
@@ -375,12 +380,13 @@ impl Answers {
         }
     }
 
-    async fn cut_off(&self, sessions: Vec<SessionId>) {
-        const MESSAGE: &str = "The engine stopped while it wrote this answer; ask again to have it written anew.";
+    async fn cut_off(&self, sessions: Vec<SessionId>, how: &str) {
+        let message =
+            format!("The engine stopped while it wrote this answer, because {how}; ask again to have it written anew.");
         for session in sessions {
             let answer = self.running.lock().await.get(&session).filter(|entry| entry.sent).map(|entry| entry.answer);
             if let Some(answer) = answer {
-                self.fail(&session, answer, Problem::WorkerLost.code(), MESSAGE).await;
+                self.fail(&session, answer, Problem::WorkerLost.code(), &message).await;
             }
         }
     }
@@ -434,7 +440,11 @@ fn answerable(status: Status) -> Result<(), Problem> {
     match status {
         Status::Idle => Err(Problem::NoModel),
         Status::Failed { code, message } => Err(Problem::Worker { code, message }),
-        Status::Starting | Status::Loading { .. } | Status::Ready { .. } | Status::Restarting { .. } => Ok(()),
+        Status::Starting
+        | Status::Loading { .. }
+        | Status::Ready { .. }
+        | Status::Sleeping { .. }
+        | Status::Restarting { .. } => Ok(()),
     }
 }
 
@@ -446,7 +456,7 @@ fn named(mut status: Status) -> Status {
                 known.clone_into(name);
             }
         }
-        Status::Ready { model } => {
+        Status::Ready { model } | Status::Sleeping { model } => {
             let file = model.path.file_name().and_then(|name| name.to_str());
             if let Some(known) = file.and_then(models::catalogue_name) {
                 known.clone_into(&mut model.name);

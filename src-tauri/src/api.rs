@@ -19,6 +19,15 @@ pub struct AppInfo {
     pub worker_log: String,
 }
 
+/// Settings that the shell itself obeys.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, TS)]
+pub struct ShellSettings {
+    /// Nothing is fetched from the network.
+    pub offline: bool,
+    /// Minutes without use after which the model is closed; `null` never does.
+    pub idle_minutes: Option<u32>,
+}
+
 /// What the shell tells the window, in batches of at most 20 a second.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS)]
 #[serde(tag = "type", rename_all = "snake_case")]
@@ -47,6 +56,11 @@ pub enum AppEvent {
     },
     /// A chat was made, renamed, changed or deleted: read the list again.
     ChatsChanged,
+    /// Files that Cistern was started with, now or by another start while this window is open.
+    Opened {
+        /// Documents to attach, models to open.
+        paths: Vec<String>,
+    },
 }
 
 /// The worker process and its model.
@@ -66,6 +80,11 @@ pub enum Status {
     },
     /// A model is open.
     Ready {
+        /// The model.
+        model: ModelInfo,
+    },
+    /// A model was closed because it was not used; the next question opens it again.
+    Sleeping {
         /// The model.
         model: ModelInfo,
     },
@@ -112,6 +131,10 @@ pub struct Gauge {
     /// Other programs.
     #[ts(type = "number | null")]
     pub other: Option<u64>,
+    /// What a model could take, if the open one were closed. Weights that are mapped from a file are not in use
+    /// for the system, so that this is not what is left of `total`.
+    #[ts(type = "number | null")]
+    pub room: Option<u64>,
 }
 
 /// See [`Gauge::kind`].
@@ -140,10 +163,36 @@ pub struct ModelEntry {
     pub context: Option<u32>,
     /// SPDX id or name; `null` where unknown.
     pub licence: Option<String>,
-    /// For example "8 GB".
-    pub fits: Option<String>,
     /// Where it is on this machine; `null` until it is downloaded.
     pub path: Option<String>,
+    /// Bytes that a download brought before it was paused or broke off; `null` where there are none.
+    #[ts(type = "number | null")]
+    pub arrived: Option<u64>,
+    /// What it takes of the memory that the gauge shows; `null` where that is unknown.
+    pub memory: Option<ModelMemory>,
+    /// How it can be taken off the list; `null` where it is not Cistern's to remove.
+    pub removal: Option<Removal>,
+}
+
+/// Memory that an open model takes, in bytes: `fixed`, and `per_token` for each token of the budget.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, TS)]
+pub struct ModelMemory {
+    /// Weights and scratch.
+    #[ts(type = "number")]
+    pub fixed: u64,
+    /// Entries.
+    #[ts(type = "number")]
+    pub per_token: u64,
+}
+
+/// See [`ModelEntry::removal`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, TS)]
+#[serde(rename_all = "snake_case")]
+pub enum Removal {
+    /// Its file is deleted.
+    Delete,
+    /// It leaves the list; its file stays where the person put it.
+    Forget,
 }
 
 /// A download.
@@ -162,8 +211,8 @@ pub struct FetchState {
     /// Bytes a second, measured.
     #[ts(type = "number")]
     pub bytes_s: u64,
-    /// With `failed`: one sentence for the person.
-    pub message: Option<String>,
+    /// With `failed`: why.
+    pub error: Option<ApiError>,
 }
 
 /// See [`FetchState::phase`].
@@ -176,9 +225,11 @@ pub enum FetchPhase {
     Checking,
     /// Ready to open.
     Done,
-    /// Stopped by the person.
+    /// Stopped by the person; what arrived is kept and gone on from.
+    Paused,
+    /// Given up by the person; nothing is left.
     Cancelled,
-    /// See the message.
+    /// See the message; what arrived is kept and gone on from.
     Failed,
 }
 

@@ -16,6 +16,7 @@ fn export(into: &Path) -> Result<(), ExportError> {
     api::AppEvent::export_all(&config)?;
     api::AppInfo::export_all(&config)?;
     api::ModelEntry::export_all(&config)?;
+    api::ShellSettings::export_all(&config)?;
     api::Chat::export_all(&config)?;
     api::Found::export_all(&config)?;
     api::ExportFormat::export_all(&config)?;

@@ -28,7 +28,7 @@ pub use branches::{chat, conversation, leaf, show_branch};
 pub use files::{file_of, forget_file, loose_files, note_file, pages_of};
 pub use list::{all_ids, chats, delete, find, pin, purge, rename, restore};
 pub use search::search;
-pub use settings::{own_models, remember_model, set_setting, setting};
+pub use settings::{forget_model, own_models, remember_model, set_setting, setting};
 pub use transfer::{from_json, to_json, to_markdown};
 pub use writing::{Asked, answer_anew, append, ask, end, take_up};
 

@@ -10,7 +10,7 @@ use tokio::sync::oneshot;
 
 use crate::api::{
     Again, ApiError, AppEvent, AppInfo, Chat, ChatSummary, Found, ModelEntry, PickedFile, Pieces, Question, Sent,
-    SnapshotUse,
+    ShellSettings, SnapshotUse,
 };
 use crate::chats;
 use crate::error::Problem;
@@ -49,7 +49,7 @@ pub async fn open_data_folder(shell: State<'_, Shell>) -> Result<()> {
 /// Models of the catalogue and of the person's own.
 #[tauri::command]
 pub async fn models(shell: State<'_, Shell>) -> Result<Vec<ModelEntry>> {
-    Ok(shell.models.list().await?)
+    Ok(shell.models.list(shell.worker.seen().is_on_gpu()).await?)
 }
 
 /// Opens a model file in place of the open one; answers are stopped.
@@ -70,16 +70,41 @@ pub async fn fetch_model(shell: State<'_, Shell>, id: String) -> Result<()> {
     Ok(shell.models.fetch(&id)?)
 }
 
-/// Stops a download.
+/// Stops a download; what has arrived is kept.
+#[tauri::command]
+pub async fn pause_fetch(shell: State<'_, Shell>, id: String) -> Result<()> {
+    shell.models.pause(&id);
+    Ok(())
+}
+
+/// Gives a download up, also one that was paused; nothing of it is kept.
 #[tauri::command]
 pub async fn cancel_fetch(shell: State<'_, Shell>, id: String) -> Result<()> {
-    shell.models.cancel(&id);
-    Ok(())
+    Ok(shell.models.cancel(&id)?)
+}
+
+/// Takes a model off this machine, or off the list where its file is the person's; an open one is closed first.
+#[tauri::command]
+pub async fn remove_model(shell: State<'_, Shell>, path: PathBuf) -> Result<()> {
+    Ok(shell.remove_model(path).await?)
+}
+
+/// The settings that the shell obeys.
+#[tauri::command]
+pub async fn shell_settings(shell: State<'_, Shell>) -> Result<ShellSettings> {
+    Ok(shell.settings.now())
+}
+
+/// Changes them.
+#[tauri::command]
+pub async fn change_settings(shell: State<'_, Shell>, settings: ShellSettings) -> Result<()> {
+    Ok(shell.change_settings(settings).await?)
 }
 
 /// Tokens of each text, by the open model's tokenizer.
 #[tauri::command]
 pub async fn count_tokens(shell: State<'_, Shell>, texts: Vec<String>) -> Result<Vec<u32>> {
+    shell.worker.settled().await;
     match shell.worker.ask(Request::Count { texts }).await? {
         Event::Counted { counts } => Ok(counts),
         _ => Err(Problem::WorkerAnswer.into()),

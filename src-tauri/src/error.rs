@@ -23,6 +23,9 @@ pub enum Problem {
         /// Why.
         error: std::io::Error,
     },
+    /// Another window that does not come forward.
+    #[error("Cistern is open already on {} and does not answer; use that window, or end it first.", .0.display())]
+    AlreadyOpen(PathBuf),
     /// A chat that was deleted meanwhile, for instance by another window on the same data folder.
     #[error("This chat is no longer there; choose another one.")]
     NoSuchChat,
@@ -130,6 +133,9 @@ pub enum Problem {
     /// The window named a model that this version does not know.
     #[error("There is no model {0} in the catalogue; choose another one.")]
     NoSuchModel(String),
+    /// The person forbade it.
+    #[error("Network use is switched off in the settings, so nothing is downloaded; allow it there first.")]
+    Offline,
     /// From a download.
     #[error("{0}.")]
     Hub(#[from] hub::HubError),
@@ -145,6 +151,7 @@ impl Problem {
             Self::Store(_) => "store",
             Self::Migration(_) => "store_version",
             Self::Folder { .. } => "folder",
+            Self::AlreadyOpen(_) => "already_open",
             Self::NoSuchChat => "no_such_chat",
             Self::NoSuchMessage => "no_such_message",
             Self::Complete => "complete",
@@ -169,6 +176,7 @@ impl Problem {
             Self::LinkKind => "link_kind",
             Self::Browser(_) => "browser",
             Self::FileManager { .. } => "file_manager",
+            Self::Offline => "network_off",
             Self::Hub(error) => error.code(),
             Self::NoSuchModel(_) => "no_such_model",
             Self::Closing => "closing",

@@ -36,6 +36,8 @@ struct State {
     /// Told first to whoever subscribes.
     status: Option<Status>,
     gauge: Option<Gauge>,
+    /// Files that nobody has been told of.
+    opened: Vec<String>,
     sent: Option<Instant>,
 }
 
@@ -63,6 +65,10 @@ impl Outbox {
         let status = state.status.clone().map(|status| AppEvent::Status { status });
         let gauge = state.gauge.clone().map(|gauge| AppEvent::Gauge { gauge });
         state.pending.extend(status.into_iter().chain(gauge));
+        let paths = std::mem::take(&mut state.opened);
+        if !paths.is_empty() {
+            state.pending.push(AppEvent::Opened { paths });
+        }
         state.flush();
     }
 
@@ -72,6 +78,7 @@ impl Outbox {
         match &event {
             AppEvent::Status { status } => state.status = Some(status.clone()),
             AppEvent::Gauge { gauge } => state.gauge = Some(gauge.clone()),
+            AppEvent::Opened { paths } if state.listener.is_none() => state.opened.extend_from_slice(paths),
             _ => {}
         }
         if state.listener.is_some() {

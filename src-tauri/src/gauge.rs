@@ -23,6 +23,7 @@ struct Measured {
     total: Option<u64>,
     used: Option<u64>,
     worker: Option<u64>,
+    room: Option<u64>,
 }
 
 impl Meter {
@@ -35,7 +36,7 @@ impl Meter {
     pub fn read(&mut self, worker: &Seen, memory: &WorkerMemory) -> Gauge {
         match &worker.device {
             Some(device) if device.kind == "cuda" => {
-                let measured = self.vram(worker.pid, &device.name);
+                let measured = self.vram(worker.pid, &device.name, memory);
                 gauge(GaugeKind::Vram, device.name.clone(), measured, memory)
             }
             _ => {
@@ -49,18 +50,23 @@ impl Meter {
         let Some(system) = &mut self.system else { return Measured { worker: memory.rss, ..Measured::default() } };
         system.refresh_memory();
         let total = Some(system.total_memory()).filter(|&total| total > 0);
-        let used = total.map(|total| total.saturating_sub(system.available_memory()));
-        let Some(pid) = pid.map(Pid::from_u32) else { return Measured { total, used, worker: None } };
+        let available = total.map(|_| system.available_memory());
+        let used = total.zip(available).map(|(total, available)| total.saturating_sub(available));
+        let Some(pid) = pid.map(Pid::from_u32) else {
+            return Measured { total, used, worker: None, room: available };
+        };
         system.refresh_processes_specifics(
             ProcessesToUpdate::Some(&[pid]),
             true,
             ProcessRefreshKind::nothing().with_memory(),
         );
         let worker = system.process(pid).map(sysinfo::Process::memory).or(memory.rss);
-        Measured { total, used, worker }
+        let held = allocated(pid.as_u32()).or(worker.map(|worker| worker.saturating_sub(memory.weights)));
+        let room = available.map(|available| available.saturating_add(held.unwrap_or(0)));
+        Measured { total, used, worker, room }
     }
 
-    fn vram(&mut self, pid: Option<u32>, name: &str) -> Measured {
+    fn vram(&mut self, pid: Option<u32>, name: &str, own: &WorkerMemory) -> Measured {
         if self.nvml.is_none() {
             self.nvml = nvml();
         }
@@ -72,8 +78,18 @@ impl Meter {
             total: memory.as_ref().map(|memory| memory.total),
             used: memory.as_ref().map(|memory| memory.used),
             worker: pid.and_then(|pid| held_by(&device, pid)),
+            // The worker's own share of the device stays when its model goes.
+            room: memory.as_ref().map(|memory| memory.free.saturating_add(own.weights).saturating_add(own.kv_hot)),
         }
     }
+}
+
+/// Memory of a process that is not a file's; `None` where the system does not say.
+fn allocated(pid: u32) -> Option<u64> {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:"))?;
+    let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    Some(kib * 1024)
 }
 
 /// The device that the worker is on: CUDA and NVML do not number them alike.
@@ -101,7 +117,7 @@ fn held_by(device: &Device<'_>, pid: u32) -> Option<u64> {
 /// Splits a measurement into parts that never add up to more than the whole. The figures are taken a moment
 /// apart from each other, and pages of a mapped file count for the process but not as used by the system.
 fn gauge(kind: GaugeKind, name: String, measured: Measured, memory: &WorkerMemory) -> Gauge {
-    let Measured { total, used, worker } = measured;
+    let Measured { total, used, worker, room } = measured;
     let cap = |bytes: u64| total.map_or(bytes, |total| bytes.min(total));
     let weights = cap(memory.weights);
     let kv_hot = cap(memory.kv_hot);
@@ -120,6 +136,7 @@ fn gauge(kind: GaugeKind, name: String, measured: Measured, memory: &WorkerMemor
         kv_store,
         scratch: worker.map(|worker| worker - named),
         other: used.zip(worker).map(|(used, worker)| used - worker),
+        room: room.map(cap),
     }
 }
 
@@ -143,7 +160,7 @@ mod tests {
                 for worker in figures.map(Some).into_iter().chain([None]) {
                     for weights in figures {
                         let memory = WorkerMemory { weights, kv_hot: GIB / 2, kv_store: 0, rss: None };
-                        let measured = Measured { total, used: Some(used), worker };
+                        let measured = Measured { total, used: Some(used), worker, room: None };
                         let gauge = gauge(GaugeKind::Vram, "a card".to_owned(), measured, &memory);
                         let used = gauge.used.unwrap();
                         assert!(total.is_none_or(|total| used <= total), "{measured:?} {memory:?} {gauge:?}");
@@ -169,6 +186,8 @@ mod tests {
         assert_eq!(gauge.kind, GaugeKind::Ram);
         let (total, used, own) = (gauge.total.unwrap(), gauge.used.unwrap(), gauge.scratch.unwrap());
         assert!(own > 1 << 20 && own < used && used < total, "{gauge:?}");
+        let room = gauge.room.unwrap();
+        assert!(room > total - used && room < total, "closing this process gives its memory back: {gauge:?}");
         assert_eq!(parts(&gauge), used);
     }
 
@@ -184,7 +203,7 @@ mod tests {
         let memory = WorkerMemory { weights: GIB, kv_hot: GIB, kv_store: 0, rss: Some(4 * GIB) };
         let gauge = Meter::new().read(&worker, &memory);
         assert_eq!(gauge.kind, GaugeKind::Vram);
-        assert_eq!((gauge.total, gauge.used, gauge.scratch, gauge.other), (None, None, None, None));
+        assert_eq!((gauge.total, gauge.used, gauge.scratch, gauge.other, gauge.room), (None, None, None, None, None));
         assert_eq!((gauge.weights, gauge.kv_hot), (GIB, GIB));
     }
 }

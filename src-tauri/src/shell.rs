@@ -8,13 +8,16 @@ use engine::protocol::Request;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
 use crate::answers::Answers;
-use crate::api::{AppEvent, Status};
+use crate::api::{AppEvent, ShellSettings, Status};
 use crate::chats::{self, Store};
 use crate::documents::Documents;
 use crate::error::Problem;
 use crate::events::Outbox;
 use crate::gauge::Meter;
+use crate::idle::rest_when_idle;
+use crate::model_file::ModelFile;
 use crate::models::{self, Models};
+use crate::settings::Settings;
 use crate::snapshots::Snapshots;
 use crate::worker::{Worker, program};
 
@@ -28,6 +31,8 @@ const LAST_MODEL: &str = "last_model";
 const SAVE_WITHIN: Duration = Duration::from_secs(8);
 /// A model that goes waits longer: the window is still there.
 const SAVE_WITHIN_SWITCH: Duration = Duration::from_secs(60);
+
+const MINUTE: Duration = Duration::from_secs(60);
 
 /// Everything that commands need.
 pub struct Shell {
@@ -47,6 +52,8 @@ pub struct Shell {
     pub models: Models,
     /// Copies of attached files.
     pub documents: Documents,
+    /// What the person set.
+    pub settings: Settings,
 }
 
 /// Where things are on this machine.
@@ -80,9 +87,10 @@ impl Shell {
         let store = Store::open(&places.data.join("chats.db"))?;
         let outbox = Outbox::new();
         let documents = Documents::new(places.data.join("documents"), store.clone());
-        let models = Models::new(store.clone(), outbox.clone());
+        let settings = Settings::open(store.clone()).await?;
+        let models = Models::new(store.clone(), outbox.clone(), settings.clone());
         let last = store.run(|db| chats::setting(db, LAST_MODEL)).await?.map(PathBuf::from);
-        let model = last.filter(|path| path.is_file()).or_else(models::starter);
+        let model = last.filter(|path| path.is_file()).or_else(models::starter_path);
         let folder = places.programs.clone();
         let find = Arc::new(move || program::candidates(&folder));
         let (worker, notices) = Worker::start(find, model, places.worker_log());
@@ -91,7 +99,8 @@ impl Shell {
         let answers = Answers::start(store.clone(), outbox.clone(), worker.clone(), snapshots.clone(), notices);
         tokio::spawn(purge(store.clone(), snapshots.clone(), documents.clone()));
         tokio::spawn(measure(worker.clone(), answers.clone(), outbox.clone()));
-        Ok(Self { places, store, outbox, worker, answers, snapshots, models, documents })
+        tokio::spawn(rest_when_idle(worker.clone(), answers.clone(), snapshots.clone(), settings.watch(), MINUTE));
+        Ok(Self { places, store, outbox, worker, answers, snapshots, models, documents, settings })
     }
 
     /// Opens a model and remembers it.
@@ -131,6 +140,31 @@ impl Shell {
         Ok(())
     }
 
+    /// Takes a model off this machine, or off the list where its file is the person's; an open one is closed first.
+    ///
+    /// # Errors
+    /// When it cannot be closed or deleted, or is not Cistern's to delete.
+    pub async fn remove_model(&self, path: PathBuf) -> Result<(), Problem> {
+        // Its memory and its place on the disk would only be given back when it is closed.
+        if self.worker.holds(&path) {
+            self.eject_model().await?;
+        }
+        self.models.remove(path).await
+    }
+
+    /// Changes the settings that the shell obeys.
+    ///
+    /// # Errors
+    /// When they cannot be stored.
+    pub async fn change_settings(&self, to: ShellSettings) -> Result<(), Problem> {
+        let offline = to.offline;
+        self.settings.change(to).await?;
+        if offline {
+            self.models.pause_all();
+        }
+        Ok(())
+    }
+
     /// Stores what is not stored yet and ends the worker.
     pub async fn close(&self) {
         self.answers.save_all().await;
@@ -159,19 +193,24 @@ async fn purge(store: Store, snapshots: Snapshots, documents: Documents) {
 /// A reading each second, for as long as the program runs.
 async fn measure(worker: Worker, answers: Answers, outbox: Outbox) {
     let mut meter = Meter::new();
+    let mut file = ModelFile::default();
     let mut second = interval(Duration::from_secs(1));
     second.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut last = None;
     loop {
         second.tick().await;
-        let (seen, memory) = (worker.seen(), answers.memory());
+        let (seen, memory, status) = (worker.seen(), answers.memory(), worker.status());
         // A driver may take its time to answer, and the meter comes back with the reading.
         let reading = tokio::task::spawn_blocking(move || {
             let gauge = meter.read(&seen, &memory);
-            (meter, gauge)
+            let news = file.look(&status);
+            (meter, file, gauge, news)
         });
-        let Ok((returned, gauge)) = reading.await else { return };
-        meter = returned;
+        let Ok((returned, watched, gauge, news)) = reading.await else { return };
+        (meter, file) = (returned, watched);
+        if let Some(event) = news {
+            outbox.push(AppEvent::Worker { event });
+        }
         if last.as_ref() != Some(&gauge) {
             outbox.push(AppEvent::Gauge { gauge: gauge.clone() });
             last = Some(gauge);

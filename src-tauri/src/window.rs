@@ -3,11 +3,13 @@
 use std::path::PathBuf;
 
 use tauri::webview::{NewWindowResponse, WebviewWindowBuilder};
-use tauri::{App, Manager, RunEvent, Url};
+use tauri::{App, AppHandle, Manager, RunEvent, Url};
 use tauri_plugin_dialog::{DialogExt, MessageDialogKind};
 
+use crate::api::AppEvent;
 use crate::commands;
 use crate::error::Problem;
+use crate::instance::{Claim, Instance, arguments};
 use crate::shell::{Places, Shell, own_folder};
 
 /// Holds chats, settings and logs in place of the system's folders.
@@ -28,7 +30,11 @@ pub fn run() -> tauri::Result<()> {
             commands::load_model,
             commands::eject_model,
             commands::fetch_model,
+            commands::pause_fetch,
             commands::cancel_fetch,
+            commands::remove_model,
+            commands::shell_settings,
+            commands::change_settings,
             commands::count_tokens,
             commands::chats,
             commands::open_chat,
@@ -72,15 +78,48 @@ pub fn run() -> tauri::Result<()> {
 
 fn set_up(app: &mut App) -> tauri::Result<()> {
     let places = places(app)?;
+    let files = arguments();
+    let instance = match Instance::claim(&places.data, &files) {
+        Ok(Claim::First(instance)) => instance,
+        Ok(Claim::Second) => std::process::exit(0),
+        Err(problem) => {
+            refuse(app, &problem);
+            return Ok(());
+        }
+    };
     match tauri::async_runtime::block_on(Shell::start(places)) {
         Ok(shell) => {
             app.manage(shell);
-            open_window(app)
+            open_window(app)?;
+            tell_opened(app.handle(), files);
+            let handle = app.handle().clone();
+            instance.answer(move |files| {
+                come_forward(&handle);
+                tell_opened(&handle, files);
+            });
+            Ok(())
         }
         Err(problem) => {
             refuse(app, &problem);
             Ok(())
         }
+    }
+}
+
+/// Hands files to the window, as if they were dropped on it.
+fn tell_opened(app: &AppHandle, files: Vec<PathBuf>) {
+    let paths: Vec<_> = files.into_iter().map(|path| path.to_string_lossy().into_owned()).collect();
+    if let Some(shell) = app.try_state::<Shell>().filter(|_| !paths.is_empty()) {
+        shell.outbox.push(AppEvent::Opened { paths });
+    }
+}
+
+/// A desktop that lets no program take the focus marks the window instead.
+fn come_forward(app: &AppHandle) {
+    for window in app.webview_windows().values() {
+        let _ = window.unminimize();
+        let _ = window.show();
+        let _ = window.set_focus();
     }
 }
 

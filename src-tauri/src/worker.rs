@@ -3,8 +3,9 @@
 //! One task, the supervisor, owns the process. Everyone else holds a [`Worker`], whose commands wait in a
 //! queue while there is no process to take them.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Instant;
 
 use engine::protocol::{Device, Event, Request, SessionId};
 use tokio::sync::{mpsc, oneshot, watch};
@@ -26,7 +27,12 @@ pub enum Notice {
     /// Progress that the worker reported.
     Event(Event),
     /// The worker died while it held these unanswered questions.
-    Lost(Vec<SessionId>),
+    Lost {
+        /// Their conversations.
+        sessions: Vec<SessionId>,
+        /// In words that fit after "because".
+        how: String,
+    },
     /// The state of the worker changed.
     Status(Status),
 }
@@ -43,6 +49,7 @@ pub struct Worker {
     orders: mpsc::UnboundedSender<Order>,
     status: watch::Receiver<Status>,
     seen: watch::Receiver<Seen>,
+    used: watch::Receiver<Instant>,
 }
 
 /// What is known of the process that runs now.
@@ -54,17 +61,29 @@ pub struct Seen {
     pub device: Option<Device>,
 }
 
+impl Seen {
+    /// Whether it computes in a memory of its own, which the gauge then shows.
+    pub fn is_on_gpu(&self) -> bool {
+        self.device.as_ref().is_some_and(|device| device.kind == "cuda")
+    }
+}
+
 /// The supervisor's ends of the channels to everyone else.
 struct Ends {
     orders: mpsc::UnboundedReceiver<Order>,
     notices: mpsc::UnboundedSender<Notice>,
     status: watch::Sender<Status>,
     seen: watch::Sender<Seen>,
+    used: watch::Sender<Instant>,
 }
 
 #[derive(Debug)]
 enum Order {
     Ask(Request, oneshot::Sender<Result<Event, Problem>>),
+    /// Closes the model until it is wanted again.
+    Rest,
+    /// Opens it again.
+    Wake,
     Quit(oneshot::Sender<()>),
 }
 
@@ -75,9 +94,10 @@ impl Worker {
         let (notices, notice_queue) = mpsc::unbounded_channel();
         let (status, status_seen) = watch::channel(Status::Starting);
         let (seen, seen_by) = watch::channel(Seen::default());
-        let ends = Ends { orders: order_queue, notices, status, seen };
+        let (used, used_at) = watch::channel(Instant::now());
+        let ends = Ends { orders: order_queue, notices, status, seen, used };
         tokio::spawn(Supervisor::new(find, model, log, ends).run());
-        (Self { orders, status: status_seen, seen: seen_by }, notice_queue)
+        (Self { orders, status: status_seen, seen: seen_by, used: used_at }, notice_queue)
     }
 
     /// Queues a command at once; its answer is waited for separately.
@@ -101,8 +121,11 @@ impl Worker {
         self.status.borrow().clone()
     }
 
-    /// Waits until the worker is neither being started nor opening a model.
+    /// Waits until the worker is neither being started nor opening a model; one that rests is opened again.
     pub async fn settled(&self) -> Status {
+        if matches!(self.status(), Status::Sleeping { .. }) {
+            let _ = self.orders.send(Order::Wake);
+        }
         let mut status = self.status.clone();
         match status.wait_for(is_settled).await {
             Ok(status) => status.clone(),
@@ -113,6 +136,25 @@ impl Worker {
     /// What is known of the process that runs now.
     pub fn seen(&self) -> Seen {
         self.seen.borrow().clone()
+    }
+
+    /// Closes the model until it is wanted again, unless it is at work.
+    pub fn rest(&self) {
+        let _ = self.orders.send(Order::Rest);
+    }
+
+    /// When it was last asked for something, or said something.
+    pub fn used(&self) -> watch::Receiver<Instant> {
+        self.used.clone()
+    }
+
+    /// Whether this file is the model that is open, or will be opened by itself.
+    pub fn holds(&self, path: &Path) -> bool {
+        match self.status() {
+            Status::Ready { model } | Status::Sleeping { model } => model.path == path,
+            Status::Loading { name, .. } => path.file_name().is_some_and(|file| file.to_string_lossy() == name),
+            _ => false,
+        }
     }
 
     /// Ends the process, gently where it listens.

@@ -25,6 +25,11 @@ pub fn remember_model(db: &Connection, path: &str) -> Result<(), Problem> {
     Ok(())
 }
 
+/// Forgets a model file of the person's own, and says whether it was known.
+pub fn forget_model(db: &Connection, path: &str) -> Result<bool, Problem> {
+    Ok(db.execute("DELETE FROM own_models WHERE path = ?1", [path])? > 0)
+}
+
 /// Model files of the person's own, the last opened first.
 pub fn own_models(db: &Connection) -> Result<Vec<String>, Problem> {
     let mut query = db.prepare_cached("SELECT path FROM own_models ORDER BY opened_ms DESC")?;

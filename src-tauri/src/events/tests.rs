@@ -49,6 +49,24 @@ fn text_after_an_ending_stays_after_it() {
     assert_eq!(batch, [token("a", "one", 1), finished("a"), token("a", "two!", 2)]);
 }
 
+#[tokio::test]
+async fn files_that_cistern_was_started_with_wait_for_the_window() {
+    let outbox = Outbox::new();
+    let heard = Arc::new(Mutex::new(Vec::new()));
+    let opened = |paths: &[&str]| AppEvent::Opened { paths: paths.iter().map(|&path| path.to_owned()).collect() };
+    outbox.push(opened(&["/tmp/a.pdf"]));
+    outbox.push(opened(&["/tmp/b.gguf"]));
+    let into = Arc::clone(&heard);
+    outbox.subscribe(Box::new(move |batch| {
+        into.lock().unwrap().extend(batch);
+        true
+    }));
+    assert_eq!(*heard.lock().unwrap(), [opened(&["/tmp/a.pdf", "/tmp/b.gguf"])]);
+    outbox.push(opened(&["/tmp/c.pdf"]));
+    outbox.flush();
+    assert_eq!(heard.lock().unwrap().last(), Some(&opened(&["/tmp/c.pdf"])));
+}
+
 #[test]
 fn of_counters_the_newest_remains_and_of_kept_fractions_every_patch() {
     let batch = joined([cache("a", 10, 0), cache("a", 7, 5), cache("a", 9, 0)]);

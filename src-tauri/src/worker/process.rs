@@ -87,8 +87,9 @@ impl Process {
         }
     }
 
-    /// What became of it after `last` in place of a report, in words that fit after "because".
-    pub async fn how_it_died(&mut self, last: Option<io::Result<Report>>) -> String {
+    /// What became of it after `last` in place of a report, in words that fit after "because". `model` is the file
+    /// that it had open.
+    pub async fn how_it_died(&mut self, last: Option<io::Result<Report>>, model: Option<&Path>) -> String {
         if let Some(Err(error)) = last {
             let _ = self.child.kill().await;
             return format!("it sent something that could not be understood ({error})");
@@ -100,6 +101,13 @@ impl Process {
         #[cfg(unix)]
         if let Some(signal) = std::os::unix::process::ExitStatusExt::signal(&status) {
             return match signal {
+                // A mapped file that no longer holds what is read from it ends the reader.
+                libc::SIGBUS => match model {
+                    Some(model) => {
+                        format!("the model's file {} was cut short or changed while it was open", model.display())
+                    }
+                    None => "a file that it reads was cut short or changed".to_owned(),
+                },
                 9 => "the system ended it, most likely for want of memory".to_owned(),
                 6 => "it gave up, most likely for want of memory".to_owned(),
                 4 => "this processor lacks an instruction that it needs".to_owned(),

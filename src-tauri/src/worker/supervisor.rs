@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use engine::protocol::{Command, Event, Report, Request, SessionId, VERSION};
+use engine::protocol::{Command, Event, ModelInfo, Report, Request, SessionId, VERSION};
 use tokio::sync::oneshot;
 use tokio::time::{sleep, timeout};
 
@@ -13,6 +13,7 @@ use super::process::{Pending, Process};
 use super::{Ends, Notice, Order, Programs, Seen, is_settled};
 use crate::api::Status;
 use crate::error::Problem;
+use crate::events::session_of;
 
 /// A worker that has not said hello by then never will.
 const HELLO_WITHIN: Duration = Duration::from_secs(20);
@@ -41,6 +42,8 @@ pub struct Supervisor {
     programs: Vec<PathBuf>,
     /// Opened again after a restart.
     model: Option<PathBuf>,
+    /// Opened again when it is wanted.
+    asleep: Option<ModelInfo>,
     log: PathBuf,
     ends: Ends,
     /// Conversations with a question that the process has taken and not answered.
@@ -53,7 +56,7 @@ impl Supervisor {
     /// Has started nothing yet.
     pub fn new(find: Programs, model: Option<PathBuf>, log: PathBuf, ends: Ends) -> Self {
         let (programs, sessions, deaths) = (Vec::new(), HashSet::new(), Vec::new());
-        Self { find, programs, model, log, ends, sessions, deaths, last_id: 0 }
+        Self { find, programs, model, asleep: None, log, ends, sessions, deaths, last_id: 0 }
     }
 
     /// Keeps a process running until it is told to quit.
@@ -65,7 +68,12 @@ impl Supervisor {
             };
             self.ends.seen.send_replace(Seen::default());
             if !self.sessions.is_empty() {
-                let _ = self.ends.notices.send(Notice::Lost(self.sessions.drain().collect()));
+                let sessions = self.sessions.drain().collect();
+                let how = match &end {
+                    End::Died { how, .. } => how.clone(),
+                    _ => "it was ended".to_owned(),
+                };
+                let _ = self.ends.notices.send(Notice::Lost { sessions, how });
             }
             match end {
                 End::Quit(done) => {
@@ -129,6 +137,7 @@ impl Supervisor {
                 Some(Order::Ask(_, reply)) => {
                     let _ = reply.send(Err(Problem::WorkerDown));
                 }
+                Some(Order::Rest | Order::Wake) => {}
                 Some(Order::Quit(done)) => {
                     let _ = done.send(());
                     return false;
@@ -160,12 +169,26 @@ impl Supervisor {
         }
         match self.model.clone() {
             Some(path) => self.pass(&mut process, Request::Load { path }, None),
-            None => self.set(Status::Idle),
+            None => self.set(match self.asleep.clone() {
+                Some(model) => Status::Sleeping { model },
+                None => Status::Idle,
+            }),
         }
         loop {
             tokio::select! {
                 order = self.ends.orders.recv() => match order {
-                    Some(Order::Ask(request, reply)) => self.pass(&mut process, request, Some(reply)),
+                    Some(Order::Ask(request, reply)) => {
+                        // What is saved or given back by itself is not used for that.
+                        if !matches!(request, Request::Save { .. } | Request::Close { .. }) {
+                            self.ends.used.send_replace(Instant::now());
+                        }
+                        if matches!(request, Request::Send { .. }) {
+                            self.wake(&mut process);
+                        }
+                        self.pass(&mut process, request, Some(reply));
+                    }
+                    Some(Order::Rest) => self.rest(&mut process),
+                    Some(Order::Wake) => self.wake(&mut process),
                     Some(Order::Quit(done)) => {
                         process.quit().await;
                         return End::Quit(done);
@@ -177,7 +200,10 @@ impl Supervisor {
                 },
                 report = process.reports.recv() => match report {
                     Some(Ok(report)) => self.take(&mut process, report),
-                    broken => return End::Died { how: process.how_it_died(broken).await, said_hello: true },
+                    broken => {
+                        let how = process.how_it_died(broken, self.model.as_deref()).await;
+                        return End::Died { how, said_hello: true };
+                    }
                 },
             }
         }
@@ -200,10 +226,30 @@ impl Supervisor {
                 return Err(End::Hopeless(Problem::Worker { code, message }));
             }
             Ok(Some(Ok(_))) => "it did not say what it is".to_owned(),
-            Ok(broken) => process.how_it_died(broken).await,
+            Ok(broken) => process.how_it_died(broken, None).await,
             Err(_) => format!("it said nothing for {} seconds", HELLO_WITHIN.as_secs()),
         };
         Err(End::Died { how, said_hello: false })
+    }
+
+    /// Closes the model, unless something needs it. To everyone else it is away from here on: what they ask for
+    /// reaches the worker after this.
+    fn rest(&mut self, process: &mut Process) {
+        let Status::Ready { model } = self.ends.status.borrow().clone() else { return };
+        if !self.sessions.is_empty() || process.pending.values().any(|pending| pending.reply.is_some()) {
+            return;
+        }
+        self.model = None;
+        self.pass(process, Request::Unload, None);
+        self.asleep = Some(model.clone());
+        self.set(Status::Sleeping { model });
+    }
+
+    /// Opens the model that rests.
+    fn wake(&mut self, process: &mut Process) {
+        if let Some(model) = self.asleep.take() {
+            self.pass(process, Request::Load { path: model.path }, None);
+        }
     }
 
     /// Hands a command to the process.
@@ -215,8 +261,13 @@ impl Supervisor {
     ) {
         let load = match &request {
             Request::Load { path } => {
+                self.asleep = None;
                 self.set(Status::Loading { name: file_name(path), fraction: 0.0 });
                 Some(path.clone())
+            }
+            Request::Unload => {
+                self.asleep = None;
+                None
             }
             Request::Send { session, .. } => {
                 self.sessions.insert(session.clone());
@@ -232,6 +283,9 @@ impl Supervisor {
 
     /// Takes in one report.
     fn take(&mut self, process: &mut Process, Report { re, event }: Report) {
+        if session_of(&event).is_some() {
+            self.ends.used.send_replace(Instant::now());
+        }
         match &event {
             Event::ModelLoading { fraction } => {
                 if let Some(path) = process.pending.values().find_map(|pending| pending.load.as_ref()) {
@@ -243,6 +297,8 @@ impl Supervisor {
                 self.ends.seen.send_modify(|seen| seen.device = Some(model.device.clone()));
                 self.set(Status::Ready { model: model.clone() });
             }
+            // One that was sent to rest is away already, and may be on its way back.
+            Event::ModelUnloaded if re.and_then(|id| process.pending.get(&id)).is_some_and(|p| p.reply.is_none()) => {}
             Event::ModelUnloaded => {
                 self.model = None;
                 self.set(Status::Idle);

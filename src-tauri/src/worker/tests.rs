@@ -76,6 +76,7 @@ fn names(states: &[Status]) -> Vec<&'static str> {
             Status::Idle => "idle",
             Status::Loading { .. } => "loading",
             Status::Ready { .. } => "ready",
+            Status::Sleeping { .. } => "sleeping",
             Status::Restarting { .. } => "restarting",
             Status::Failed { .. } => "failed",
         })
@@ -198,6 +199,59 @@ async fn a_model_that_cannot_be_opened_leaves_the_one_that_was_open() {
     soon(worker.ask(Request::Load { path: gone })).await.unwrap_err();
     let seen = states(&mut notices, is_ready).await;
     assert!(matches!(seen.last(), Some(Status::Ready { model }) if model.path == scripted.model()), "{seen:?}");
+}
+
+#[tokio::test]
+async fn a_model_that_rests_is_opened_again_by_whoever_needs_it() {
+    let scripted = Scripted::new(&["healthy"]);
+    let (worker, mut notices) = scripted.start(Some(scripted.model()));
+    states(&mut notices, is_ready).await;
+    worker.rest();
+    let seen = states(&mut notices, |status| matches!(status, Status::Sleeping { .. })).await;
+    assert_eq!(names(&seen), ["sleeping"]);
+    assert!(worker.holds(&scripted.model()));
+
+    assert!(is_ready(&soon(worker.settled()).await));
+    // A question wakes it, too, should it come at the very moment that it goes to rest.
+    worker.rest();
+    soon(worker.ask(send("a"))).await.unwrap();
+    assert!(is_ready(&soon(worker.settled()).await));
+
+    soon(async {
+        while !matches!(worker.status(), Status::Sleeping { .. }) {
+            worker.rest();
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    })
+    .await;
+    soon(worker.ask(Request::Unload)).await.unwrap();
+    assert_eq!(worker.status(), Status::Idle, "whoever ejects a model that rests wants it gone");
+}
+
+#[tokio::test]
+async fn a_model_that_rests_still_does_when_its_worker_was_killed() {
+    let scripted = Scripted::new(&["healthy"]);
+    let (worker, mut notices) = scripted.start(Some(scripted.model()));
+    states(&mut notices, is_ready).await;
+    worker.rest();
+    states(&mut notices, |status| matches!(status, Status::Sleeping { .. })).await;
+    let pid = worker.seen().pid.unwrap().to_string();
+    assert!(std::process::Command::new("kill").args(["-9", &pid]).status().unwrap().success());
+    let seen = states(&mut notices, |status| matches!(status, Status::Sleeping { .. })).await;
+    assert_eq!(names(&seen), ["restarting", "sleeping"]);
+    assert!(is_ready(&soon(worker.settled()).await));
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn a_worker_that_the_models_file_ended_says_that_it_was_the_file() {
+    let scripted = Scripted::new(&["loses-its-file"]);
+    let (worker, mut notices) = scripted.start(Some(scripted.model()));
+    states(&mut notices, is_ready).await;
+    drop(worker.submit(send("a")));
+    let seen = states(&mut notices, is_ready).await;
+    let Status::Restarting { message } = &seen[0] else { panic!("{seen:?}") };
+    assert!(message.contains("model.gguf was cut short or changed while it was open"), "{message}");
 }
 
 #[tokio::test]

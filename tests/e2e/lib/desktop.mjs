@@ -15,7 +15,7 @@ export const ROOT = fileURLToPath(new URL('../../..', import.meta.url));
 const PROFILE = process.env.CISTERN_PROFILE ?? 'debug';
 const PROGRAM = path.join(ROOT, 'target', PROFILE, 'cistern-desktop');
 const WORKER = path.join(ROOT, 'target', PROFILE, 'cistern');
-const STARTER = path.join(ROOT, 'models/SmolLM2-135M-Instruct.Q4_1.gguf');
+export const STARTER = path.join(ROOT, 'models/SmolLM2-135M-Instruct.Q4_1.gguf');
 
 /** Wider than the window, so that there is a place to drag from. */
 const SCREEN = { width: 1600, height: 900 };
@@ -26,9 +26,15 @@ export class Desktop {
   #own = [];
   #display = '';
   #driver;
+  #env = {};
+  #program = PROGRAM;
   #onExit = () => this.#kill();
 
-  static async start() {
+  /**
+   * `env` is what the programs get on top of it; `installed` starts copies of them from a folder of their own, as a
+   * package would, so that they know nothing of the models in this checkout.
+   */
+  static async start({ env = {}, installed = false } = {}) {
     for (const [file, how] of [
       [PROGRAM, 'cargo build -p cistern-cli -p cistern-desktop'],
       [WORKER, 'cargo build -p cistern-cli'],
@@ -37,6 +43,8 @@ export class Desktop {
       if (!fs.existsSync(file)) throw new Error(`${file} is missing: run \`${how}\` first.`);
     }
     const desktop = new Desktop();
+    desktop.#env = env;
+    if (installed) desktop.#install();
     // Also when a test is interrupted or throws where nobody listens.
     process.once('exit', desktop.#onExit);
     for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'])
@@ -59,7 +67,25 @@ export class Desktop {
     this.#driver = driver;
     const base = `http://127.0.0.1:${port}`;
     await until('the driver listens', () => fetch(`${base}/status`).then((r) => r.ok), 30_000);
-    return Session.start(base, PROGRAM);
+    return Session.start(base, this.#program);
+  }
+
+  /** Starts the program once more, with these arguments, and waits for its end. */
+  startAgain(...args) {
+    return this.exec(this.#program, ...args);
+  }
+
+  #install() {
+    const folder = path.join(this.data, 'bin');
+    fs.mkdirSync(folder);
+    for (const program of [PROGRAM, WORKER]) {
+      fs.copyFileSync(
+        program,
+        path.join(folder, path.basename(program)),
+        fs.constants.COPYFILE_FICLONE,
+      );
+    }
+    this.#program = path.join(folder, path.basename(PROGRAM));
   }
 
   /** Ends what `open` started, and waits until it is gone. The driver gives the program no time to tidy up. */
@@ -93,6 +119,12 @@ export class Desktop {
   /** Processes of Cistern on this desktop, with their command lines. */
   processes() {
     return family(this.data).filter(({ command }) => /\/cistern(-desktop)?$/.test(command[0]));
+  }
+
+  /** Bytes of a process that are in memory. */
+  resident(pid) {
+    const status = fs.readFileSync(`/proc/${pid}/status`, 'utf8');
+    return Number(/^VmRSS:\s+(\d+) kB$/m.exec(status)[1]) * 1024;
   }
 
   /** The process that computes. */
@@ -201,6 +233,7 @@ export class Desktop {
         XDG_DATA_HOME: folder('xdg/data'),
         XDG_CACHE_HOME: folder('xdg/cache'),
         XDG_CONFIG_HOME: folder('xdg/config'),
+        ...this.#env,
         ...env,
       },
     });

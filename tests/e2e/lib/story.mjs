@@ -10,16 +10,16 @@ const PICTURES = path.join(ROOT, 'target/e2e');
 /**
  * A suite whose steps follow each other in one window. `define` gets the function that adds a step, and `on` with
  * the `desktop` and the `window` that they share. After a step that failed the others are skipped: they would only
- * wait for what cannot come.
+ * wait for what cannot come. `options` are those of the desktop; `model: false` does not wait for a model.
  */
-export function story(name, define) {
+export function story(name, define, { model = true, ...options } = {}) {
   describe(name, { timeout: 300_000 }, () => {
     const on = {};
     let broken = false;
 
     before(async () => {
-      on.desktop = await Desktop.start();
-      on.window = await CisternWindow.open(on.desktop);
+      on.desktop = await Desktop.start(options);
+      on.window = await CisternWindow.open(on.desktop, { model });
     });
     after(() => on.desktop?.close(on.window?.session));
 
@@ -30,7 +30,7 @@ export function story(name, define) {
           return;
         }
         try {
-          await does();
+          await does(t);
         } catch (error) {
           broken = true;
           await keepPicture(on, `${name} - ${what}`, t);

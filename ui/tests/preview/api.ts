@@ -9,6 +9,7 @@ import type {
   ModelEntry,
   ModelInfo,
   Pieces,
+  ShellSettings,
   StoredMessage,
 } from '../../src/lib/ipc/types';
 import { Tree } from './tree';
@@ -53,8 +54,10 @@ const CATALOGUE: ModelEntry[] = [
     bytes: 98_000_000,
     context: 8192,
     licence: 'Apache-2.0',
-    fits: 'any machine',
     path: MODEL.path,
+    arrived: null,
+    memory: { fixed: 160_000_000, per_token: 24_840 },
+    removal: null,
   },
   {
     id: 'qwen3-4b',
@@ -63,8 +66,10 @@ const CATALOGUE: ModelEntry[] = [
     bytes: 2_497_280_256,
     context: 40_960,
     licence: 'Apache-2.0',
-    fits: '6 GB',
     path: null,
+    arrived: null,
+    memory: { fixed: 2_700_000_000, per_token: 153_216 },
+    removal: null,
   },
   {
     id: 'llama-3.1-8b',
@@ -73,8 +78,10 @@ const CATALOGUE: ModelEntry[] = [
     bytes: 4_920_739_232,
     context: 131_072,
     licence: 'Llama 3.1 Community',
-    fits: '8 GB',
     path: null,
+    arrived: null,
+    memory: { fixed: 8_900_000_000, per_token: 136_192 },
+    removal: null,
   },
 ];
 
@@ -123,6 +130,8 @@ export class PreviewApi implements Api {
   picked: string[] = [];
   /** Questions are taken but not answered. */
   hold = false;
+  entries = structuredClone(CATALOGUE);
+  settings: ShellSettings = { offline: false, idle_minutes: null };
   #emit: (events: AppEvent[]) => void = () => undefined;
   #drag: (event: DragEvent) => void = () => undefined;
   #model: ModelInfo | null;
@@ -182,7 +191,7 @@ export class PreviewApi implements Api {
   }
 
   models(): Promise<ModelEntry[]> {
-    return Promise.resolve(CATALOGUE);
+    return Promise.resolve(structuredClone(this.entries));
   }
 
   loadModel(path: string): Promise<void> {
@@ -206,17 +215,44 @@ export class PreviewApi implements Api {
       done: total * 0.37,
       total,
       bytes_s: 11_200_000,
-      message: null,
+      error: null,
     };
     this.emit({ type: 'fetch', fetch });
     return Promise.resolve();
   }
 
-  cancelFetch(id: string): Promise<void> {
+  pauseFetch(id: string): Promise<void> {
+    const done = 2_497_280_256 * 0.37;
+    this.#arrived(id, done);
     this.emit({
       type: 'fetch',
-      fetch: { id, phase: 'cancelled', done: 0, total: null, bytes_s: 0, message: null },
+      fetch: { id, phase: 'paused', done, total: null, bytes_s: 0, error: null },
     });
+    return Promise.resolve();
+  }
+
+  cancelFetch(id: string): Promise<void> {
+    this.#arrived(id, null);
+    this.emit({
+      type: 'fetch',
+      fetch: { id, phase: 'cancelled', done: 0, total: null, bytes_s: 0, error: null },
+    });
+    return Promise.resolve();
+  }
+
+  removeModel(path: string): Promise<void> {
+    this.calls.push(['removeModel', path]);
+    this.entries = this.entries.filter((entry) => entry.path !== path);
+    return Promise.resolve();
+  }
+
+  shellSettings(): Promise<ShellSettings> {
+    return Promise.resolve(this.settings);
+  }
+
+  changeSettings(settings: ShellSettings): Promise<void> {
+    this.calls.push(['changeSettings', settings]);
+    this.settings = settings;
     return Promise.resolve();
   }
 
@@ -453,6 +489,10 @@ export class PreviewApi implements Api {
     return Promise.resolve();
   }
 
+  #arrived(id: string, arrived: number | null): void {
+    this.entries = this.entries.map((entry) => (entry.id === id ? { ...entry, arrived } : entry));
+  }
+
   #id(): number {
     this.#ids += 1;
     return this.#ids;
@@ -477,6 +517,7 @@ export class PreviewApi implements Api {
           kv_store: this.#model ? 0.5 * GiB : 0,
           scratch: 0.2 * GiB,
           other: 4.8 * GiB,
+          room: 9.9 * GiB,
         },
       },
     );

@@ -41,4 +41,5 @@ export const GAUGE: Gauge = {
   kv_store: 0,
   scratch: null,
   other: null,
+  room: null,
 };

@@ -1,69 +1,12 @@
 // @vitest-environment jsdom
-import {
-  cleanup,
-  configure,
-  fireEvent,
-  render,
-  screen,
-  waitFor,
-  within,
-} from '@testing-library/svelte';
+import { cleanup, configure, fireEvent, screen, waitFor, within } from '@testing-library/svelte';
 import { tick } from 'svelte';
-import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
-import Root from '../../src/App.svelte';
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { chooseLanguage } from '../../src/lib/i18n/language.svelte';
 import { App } from '../../src/lib/state/app.svelte';
 import { message, PreviewApi, type PreviewOptions } from '../preview/api';
 import { GAUGE } from '../preview/samples';
-
-// What jsdom lacks of a webview.
-vi.stubGlobal(
-  'ResizeObserver',
-  class {
-    observe() {}
-    disconnect() {}
-    unobserve() {}
-  },
-);
-vi.stubGlobal(
-  'IntersectionObserver',
-  class {
-    observe() {}
-    disconnect() {}
-  },
-);
-vi.stubGlobal('CSS', { supports: () => true });
-vi.stubGlobal('matchMedia', () => ({
-  matches: false,
-  addEventListener() {},
-  removeEventListener() {},
-}));
-HTMLCanvasElement.prototype.getContext = () => null;
-Element.prototype.scrollIntoView = vi.fn();
-Element.prototype.scrollTo = vi.fn();
-HTMLDialogElement.prototype.showModal = function () {
-  this.open = true;
-};
-HTMLDialogElement.prototype.close = function () {
-  this.open = false;
-  this.dispatchEvent(new Event('close'));
-};
-
-const noPdf = () => Promise.reject(new Error('no PDF in this test'));
-
-async function open(options: PreviewOptions = {}) {
-  const api = new PreviewApi({ pace: 0, ...options });
-  const app = new App(api, localStorage, noPdf);
-  render(Root, { app });
-  await waitFor(() => expect(screen.getByText('0.1.0')).toBeTruthy());
-  return { api, app };
-}
-
-const composer = () => screen.getByTestId<HTMLTextAreaElement>('composer');
-const type = (text: string) => fireEvent.input(composer(), { target: { value: text } });
-const enter = (init: object = {}) => fireEvent.keyDown(composer(), { key: 'Enter', ...init });
-const text = (value: string) => new TextEncoder().encode(value).buffer;
-const sent = (api: PreviewApi) => api.calls.filter(([name]) => name === 'send');
+import { composer, enter, noPdf, open, sent, text, type } from './open';
 
 configure({ asyncUtilTimeout: 10_000 });
 beforeEach(() => {
@@ -637,25 +580,6 @@ describe('chats', () => {
     );
     expect(screen.getByTestId('failure').textContent).toBe(gone);
     expect(screen.getByTestId('send')).toBeTruthy();
-  });
-});
-
-describe('models', () => {
-  test('without a model the window shows where to get one', async () => {
-    await open({ model: null });
-    const welcome = screen.getByTestId('welcome');
-    expect(within(welcome).getByText('First, a model')).toBeTruthy();
-    expect(within(welcome).getAllByTestId('model-entry')).toHaveLength(3);
-    expect(screen.getByTestId<HTMLButtonElement>('send').disabled).toBe(true);
-  });
-
-  test('a download shows its progress and can be cancelled', async () => {
-    const { app } = await open({ model: null });
-    await fireEvent.click(screen.getByLabelText(/^Download Qwen3 4B/));
-    await screen.findByText('881 MiB of 2.3 GiB · 10.7 MiB/s · 2 min 20 s left');
-    await fireEvent.click(screen.getByText('Cancel'));
-    await waitFor(() => expect(app.models.fetches.get('qwen3-4b')?.phase).toBe('cancelled'));
-    expect(screen.getByLabelText(/^Download Qwen3 4B/)).toBeTruthy();
   });
 });
 

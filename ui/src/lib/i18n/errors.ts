@@ -4,6 +4,7 @@ import { errors as zh } from './zh/errors';
 
 /** Every code that the shell, the engine or a download may report. */
 export const CODES = [
+  'already_open',
   'architecture',
   'browser',
   'busy',
@@ -30,9 +31,12 @@ export const CODES = [
   'link_kind',
   'model_access',
   'model_changed',
+  'model_file',
   'model_io',
   'model_not_found',
+  'model_not_ours',
   'model_read',
+  'network_off',
   'no_chat',
   'no_copy',
   'no_model',

@@ -13,6 +13,7 @@ import type {
   Pieces,
   Question,
   Sent,
+  ShellSettings,
   SnapshotUse,
 } from './types';
 
@@ -35,7 +36,13 @@ export interface Api {
   loadModel(path: string): Promise<void>;
   ejectModel(): Promise<void>;
   fetchModel(id: string): Promise<void>;
+  /** Stops a download; what has arrived is kept. */
+  pauseFetch(id: string): Promise<void>;
+  /** Gives a download up, also a paused one. */
   cancelFetch(id: string): Promise<void>;
+  removeModel(path: string): Promise<void>;
+  shellSettings(): Promise<ShellSettings>;
+  changeSettings(settings: ShellSettings): Promise<void>;
   countTokens(texts: string[]): Promise<number[]>;
 
   chats(): Promise<ChatSummary[]>;

@@ -23,7 +23,11 @@ export const tauriApi: Api = {
   loadModel: (path) => invoke('load_model', { path }),
   ejectModel: () => invoke('eject_model'),
   fetchModel: (id) => invoke('fetch_model', { id }),
+  pauseFetch: (id) => invoke('pause_fetch', { id }),
   cancelFetch: (id) => invoke('cancel_fetch', { id }),
+  removeModel: (path) => invoke('remove_model', { path }),
+  shellSettings: () => invoke('shell_settings'),
+  changeSettings: (settings) => invoke('change_settings', { settings }),
   countTokens: (texts) => invoke('count_tokens', { texts }),
 
   chats: () => invoke('chats'),

@@ -9,6 +9,7 @@ import { Outline } from '../heatmap/sources';
 import type { Engine } from '../pdf/extract';
 import { Attachments } from './attachments.svelte';
 import { Chats } from './chats.svelte';
+import { House } from './house.svelte';
 import { Models } from './models.svelte';
 import { Passages } from './passages';
 import { Prefs } from './prefs.svelte';
@@ -25,6 +26,7 @@ export class App {
   readonly toasts = new Toasts();
   readonly prefs: Prefs;
   readonly models: Models;
+  readonly house: House;
   readonly chats: Chats;
   readonly attachments: Attachments;
   readonly search: Search;
@@ -53,8 +55,9 @@ export class App {
   ) {
     this.prefs = new Prefs(storage);
     this.models = new Models(api, this.toasts);
+    this.house = new House(api, this.toasts);
     this.chats = new Chats(api, this.prefs, this.toasts);
-    this.attachments = new Attachments(api, loadEngine, () => this.models.current !== null);
+    this.attachments = new Attachments(api, loadEngine, () => this.models.held !== null);
     this.search = new Search(api, this.toasts);
     this.preview = new Preview(api);
     this.#sendBudget = throttle(BUDGET_EVERY_MS, ({ chat, budget }) => {
@@ -75,7 +78,7 @@ export class App {
     } catch (error) {
       this.#report(error);
     }
-    await Promise.all([this.models.refresh(), this.chats.refresh()]);
+    await Promise.all([this.models.refresh(), this.chats.refresh(), this.house.refresh()]);
   }
 
   apply(event: AppEvent): void {
@@ -101,6 +104,9 @@ export class App {
       case 'chats_changed':
         void this.chats.refresh();
         void this.search.refresh();
+        break;
+      case 'opened':
+        void this.attachPaths(event.paths);
         break;
     }
   }
@@ -242,7 +248,7 @@ export class App {
     this.models.status = status;
     if (status.state !== 'ready' && status.state !== 'starting') this.chats.forgetAll();
     if (status.state === 'ready' && status.model.path !== before) this.attachments.recount();
-    if (status.state === 'ready' || status.state === 'idle') void this.models.refresh();
+    if (['ready', 'idle', 'failed'].includes(status.state)) void this.models.refresh();
   }
 
   #report(error: unknown): void {

@@ -1,6 +1,6 @@
 import { SvelteMap } from 'svelte/reactivity';
 import { asApiError, type Api } from '../ipc/api';
-import type { FetchState, ModelEntry, ModelInfo, Status } from '../ipc/types';
+import type { ApiError, FetchState, ModelEntry, ModelInfo, Status } from '../ipc/types';
 import type { Toasts } from './toasts.svelte';
 
 /** Models, downloads, and what the worker process is doing. */
@@ -18,6 +18,31 @@ export class Models {
 
   get current(): ModelInfo | null {
     return this.status.state === 'ready' ? this.status.model : null;
+  }
+
+  /** The open model was closed for want of use, and is opened again when it is needed. */
+  get sleeping(): boolean {
+    return this.status.state === 'sleeping';
+  }
+
+  /** The model that is open, or that the next question opens again. */
+  get held(): ModelInfo | null {
+    const { status } = this;
+    return status.state === 'ready' || status.state === 'sleeping' ? status.model : null;
+  }
+
+  /** The download of a model that runs or can be gone on with. */
+  download({ id, arrived, bytes }: ModelEntry): FetchState | null {
+    const fetch = this.fetches.get(id);
+    if (fetch?.phase === 'downloading' || fetch?.phase === 'checking') return fetch;
+    if (fetch?.phase === 'paused' && fetch.done > 0) return fetch;
+    if (arrived === null || fetch?.phase === 'done') return null;
+    return { id, phase: 'paused', done: arrived, total: bytes, bytes_s: 0, error: null };
+  }
+
+  /** Why the last download of a model ended. */
+  failure({ id }: ModelEntry): ApiError | null {
+    return this.fetches.get(id)?.error ?? null;
   }
 
   /** A question can be asked: a model is open, or will be. */
@@ -44,24 +69,34 @@ export class Models {
     this.fetches.set(entry.id, {
       id: entry.id,
       phase: 'downloading',
-      done: 0,
+      done: entry.arrived ?? 0,
       total: entry.bytes,
       bytes_s: 0,
-      message: null,
+      error: null,
     });
     try {
       await this.api.fetchModel(entry.id);
-    } catch (error) {
-      const { message } = asApiError(error);
+    } catch (thrown) {
+      const error = asApiError(thrown);
       const state = this.fetches.get(entry.id);
       if (state?.phase === 'downloading' || state?.phase === 'checking') {
-        this.fetches.set(entry.id, { ...state, phase: 'failed', message });
+        this.fetches.set(entry.id, { ...state, phase: 'failed', error });
       }
     }
   }
 
+  pause(id: string): Promise<void> {
+    return this.#try(() => this.api.pauseFetch(id));
+  }
+
   cancel(id: string): Promise<void> {
     return this.#try(() => this.api.cancelFetch(id));
+  }
+
+  /** Deletes a model's file, or takes a file of the person's own off the list. */
+  async remove({ path }: ModelEntry): Promise<void> {
+    if (path !== null) await this.#try(() => this.api.removeModel(path));
+    await this.refresh();
   }
 
   /** Opens a GGUF file from the file dialog. */
@@ -75,6 +110,16 @@ export class Models {
   applyFetch(fetch: FetchState): void {
     this.fetches.set(fetch.id, fetch);
     if (fetch.phase === 'done') void this.#fetched(fetch.id);
+    else if (fetch.phase === 'paused' || fetch.phase === 'cancelled') void this.#ended(fetch.id);
+    // What arrived before it failed can be gone on from.
+    else if (fetch.phase === 'failed') void this.refresh();
+  }
+
+  /** The list knows what is left of a download; one that was started again meanwhile has a state of its own. */
+  async #ended(id: string): Promise<void> {
+    await this.refresh();
+    const phase = this.fetches.get(id)?.phase;
+    if (phase === 'paused' || phase === 'cancelled') this.fetches.delete(id);
   }
 
   /** A model that was waited for is opened, unless another one is at work. */

@@ -32,6 +32,7 @@ export const memory = {
     ofChat: (share: string) => `${share} of this chat`,
     allOfChat: 'all of this chat',
     followsFree: 'follows the free memory',
+    withModel: 'With the model:',
     hotEntries: 'In the hot cache',
     ofTokens: (n: number) => `of ${plural(n, { one: 'token', other: 'tokens' })}`,
     hotBytes: 'Hot bytes',

@@ -1,6 +1,7 @@
 import type { Code } from '../errors';
 
 export const errors: Record<Code, string> = {
+  already_open: '这个数据文件夹已有一个 Cistern 窗口打开，但它没有响应；请使用或先关闭那个窗口。',
   architecture: '不支持这个模型的架构；请选择 llama、qwen2 或 qwen3 系列的模型。',
   browser: '无法打开浏览器。',
   busy: '这个对话仍在回答中；请等它结束，或先停止。',
@@ -27,9 +28,12 @@ export const errors: Record<Code, string> = {
   link_kind: '只能打开网页链接（http 或 https）。',
   model_access: '下载这个模型需要授权；请选择另一个模型。',
   model_changed: '下载站上的文件已更改；请重新下载。',
+  model_file: '所打开模型的文件在磁盘上被更改或删除；请重新打开模型。',
   model_io: '无法读写模型文件；请检查磁盘和文件夹权限。',
   model_not_found: '下载站上找不到这个模型；请选择另一个。',
+  model_not_ours: '这个文件不是 Cistern 下载的，因此不会动它；请在文件管理器中删除。',
   model_read: '无法读取模型文件；请检查文件是否存在且可读。',
+  network_off: '设置中已禁用网络，因此不会下载；请先在设置中允许。',
   no_chat: '这个文件不是 Cistern 能导入的对话；请选择以 JSON 导出的文件。',
   no_copy: '没有保存这份文档的文件副本；它的文字仍在对话中。',
   no_model: '没有打开的模型；请先选择一个。',

@@ -32,6 +32,7 @@ export const memory: Catalogue['memory'] = {
     ofChat: (share) => `本对话的 ${share}`,
     allOfChat: '本对话的全部',
     followsFree: '随空闲内存变化',
+    withModel: '连同模型：',
     hotEntries: '热缓存中',
     ofTokens: (n) => `/ ${count(n)} 个 token`,
     hotBytes: '热缓存大小',

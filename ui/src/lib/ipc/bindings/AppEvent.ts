@@ -25,4 +25,8 @@ gauge: Gauge, } | { "type": "fetch",
 /**
  * Its state.
  */
-fetch: FetchState, } | { "type": "chats_changed" };
+fetch: FetchState, } | { "type": "chats_changed" } | { "type": "opened", 
+/**
+ * Documents to attach, models to open.
+ */
+paths: Array<string>, };

@@ -3,4 +3,4 @@
 /**
  * See [`FetchState::phase`].
  */
-export type FetchPhase = "downloading" | "checking" | "done" | "cancelled" | "failed";
+export type FetchPhase = "downloading" | "checking" | "done" | "paused" | "cancelled" | "failed";

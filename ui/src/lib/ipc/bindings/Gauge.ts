@@ -40,4 +40,9 @@ scratch: number | null,
 /**
  * Other programs.
  */
-other: number | null, };
+other: number | null, 
+/**
+ * What a model could take, if the open one were closed. Weights that are mapped from a file are not in use
+ * for the system, so that this is not what is left of `total`.
+ */
+room: number | null, };

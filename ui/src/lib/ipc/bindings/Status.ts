@@ -16,6 +16,10 @@ fraction: number, } | { "state": "ready",
 /**
  * The model.
  */
+model: ModelInfo, } | { "state": "sleeping", 
+/**
+ * The model.
+ */
 model: ModelInfo, } | { "state": "restarting", 
 /**
  * One sentence for the person.
