@@ -45,14 +45,15 @@ impl ModelFile {
             return None;
         };
         let now = Stamp::of(&model.path);
-        let before = self.0.replace((model.path.clone(), now.clone()));
-        let (path, before) = before.filter(|(path, _)| *path == model.path)?;
-        let message = match (before, now) {
-            (Some(_), None) => format!(
+        let seen = self.0.replace((model.path.clone(), now.clone())).filter(|(path, _)| *path == model.path);
+        let path = &model.path;
+        let message = match (seen.map(|(_, before)| before), now) {
+            // Also one that was gone before it could be looked at.
+            (None | Some(Some(_)), None) => format!(
                 "The file {} of the open model was deleted; it can be used until it is ejected.",
                 path.display()
             ),
-            (before, Some(now)) if before.as_ref() != Some(&now) => format!(
+            (Some(before), Some(now)) if before.as_ref() != Some(&now) => format!(
                 "The file {} of the open model was changed or replaced; open the model again to use what is there now.",
                 path.display()
             ),
@@ -106,6 +107,8 @@ mod tests {
         std::fs::remove_file(&path).unwrap();
         assert!(says(&status).contains("was deleted"));
         assert_eq!(says(&status), "");
+        assert_eq!(says(&Status::Idle), "");
+        assert!(says(&status).contains("was deleted"), "gone before the first look");
         // One that was opened again is what it is.
         std::fs::write(&path, "GGUF").unwrap();
         assert_eq!(says(&Status::Idle), "");
