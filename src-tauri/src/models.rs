@@ -22,9 +22,12 @@ pub struct Models {
     settings: Settings,
     /// Downloads that run, by catalogue id.
     fetching: Arc<Mutex<HashMap<String, Download>>>,
-    /// What the headers of files of the person's own said, and when the file was written. `None` where it is no model.
-    shapes: Arc<Mutex<HashMap<PathBuf, (Option<SystemTime>, Option<Shape>)>>>,
+    /// What the headers of files of the person's own said.
+    shapes: Arc<Mutex<HashMap<PathBuf, Header>>>,
 }
+
+/// When a file was written, and what its header said; `None` where it is no model.
+type Header = (Option<SystemTime>, Option<Shape>);
 
 /// A download that runs.
 #[derive(Default)]
