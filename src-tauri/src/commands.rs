@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use engine::protocol::{Event, Passage, Request};
 use tauri::ipc::{Channel, Response};
-use tauri::{AppHandle, State, Url};
+use tauri::{AppHandle, State};
 use tauri_plugin_dialog::DialogExt;
 use tokio::sync::oneshot;
 
@@ -14,8 +14,8 @@ use crate::api::{
 };
 use crate::chats;
 use crate::error::Problem;
-use crate::files;
 use crate::shell::Shell;
+use crate::{files, links};
 
 pub mod transfer;
 
@@ -284,10 +284,7 @@ pub async fn set_snapshot_limit(shell: State<'_, Shell>, bytes: u64) -> Result<S
 /// Opens a web page in the person's browser.
 #[tauri::command]
 pub async fn open_link(url: String) -> Result<()> {
-    let url = Url::parse(&url).map_err(|_| Problem::LinkKind)?;
-    if !matches!(url.scheme(), "http" | "https") {
-        return Err(Problem::LinkKind.into());
-    }
+    let url = links::web_address(&url)?;
     tauri_plugin_opener::open_url(url, None::<&str>).map_err(|error| Problem::Browser(error.to_string()))?;
     Ok(())
 }

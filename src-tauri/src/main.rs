@@ -16,8 +16,11 @@ mod files;
 mod gauge;
 mod idle;
 mod instance;
+mod links;
 mod model_file;
 mod models;
+#[cfg(test)]
+mod security;
 mod settings;
 mod shell;
 mod snapshots;

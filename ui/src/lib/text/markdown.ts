@@ -52,7 +52,7 @@ const ALLOWED: Config = {
   ALLOW_DATA_ATTR: false,
   ALLOW_ARIA_ATTR: false,
   // Applies to every attribute but these.
-  ALLOWED_URI_REGEXP: /^https?:/i,
+  ALLOWED_URI_REGEXP: /^https?:\/\//i,
   ADD_URI_SAFE_ATTR:
     'align start class type checked disabled tabindex data-copy data-lang data-math data-tex'.split(
       ' ',
