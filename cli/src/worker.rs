@@ -239,6 +239,7 @@ impl Engine {
                 self.sessions.remove(&session);
                 lock(&shared.controls).remove(&session);
                 lock(&shared.kv_bytes).remove(&session);
+                give_back_memory();
                 shared.report(Some(id), Event::Accepted);
             }
             Request::Save { session, path } => match self.sessions.get_mut(&session) {

@@ -1,13 +1,15 @@
 //! A worker for the tests of the shell: a real process on real pipes that follows a script, so that crashes,
 //! wrong versions and broken pipes can be had when they are wanted. Its manners are those of the file name it
 //! was started under (the tests copy it): `healthy`, `dies-on-send`, `dies-on-load`, `dies-at-once`,
-//! `loses-its-file`, `babbles`, `old-version`.
+//! `loses-its-file`, `babbles`, `old-version`, `waits-for-stop` (in the middle of an answer), `huge-cache` (as well,
+//! where nothing bounds it).
 
 use std::collections::HashSet;
 use std::io::{self, Write};
 
 use engine::protocol::{
-    Command, Device, Event, FinishReason, ModelInfo, Report, Request, TurnStats, VERSION, read_frame, write_frame,
+    CacheState, Command, Device, Event, FinishReason, ModelInfo, Report, Request, TurnStats, VERSION, read_frame,
+    write_frame,
 };
 
 fn main() -> io::Result<()> {
@@ -44,7 +46,7 @@ fn main() -> io::Result<()> {
                     context: 2048,
                     layers: 1,
                     kv_heads: 1,
-                    kv_bytes_per_token: 4,
+                    kv_bytes_per_token: if manners == "huge-cache" { 1 << 28 } else { 4 },
                     device: device.clone(),
                 };
                 say(Some(id), Event::ModelLoaded { model })?;
@@ -54,7 +56,7 @@ fn main() -> io::Result<()> {
                 let counts = texts.iter().map(|text| text.split_whitespace().count() as u32).collect();
                 say(Some(id), Event::Counted { counts })?;
             }
-            Request::Send { session, messages, .. } => {
+            Request::Send { session, messages, cache, .. } => {
                 say(Some(id), Event::Accepted)?;
                 #[cfg(unix)]
                 if manners == "loses-its-file" {
@@ -64,6 +66,15 @@ fn main() -> io::Result<()> {
                         libc::signal(libc::SIGBUS, libc::SIG_DFL);
                         libc::raise(libc::SIGBUS);
                     }
+                }
+                if manners == "waits-for-stop" || manners == "huge-cache" && cache.budget.is_none() {
+                    say(
+                        None,
+                        Event::Layout { session: session.clone(), n_tokens: 2_000, reused: 0, spans: Vec::new() },
+                    )?;
+                    let text = "Once ".into();
+                    say(None, Event::Token { session, text, generated: 1, tok_s: 50.0 })?;
+                    continue;
                 }
                 if manners == "babbles" {
                     io::stdout().write_all(b"thread 'main' panicked at engine/src/model.rs\n")?;
@@ -81,8 +92,16 @@ fn main() -> io::Result<()> {
                         std::process::abort();
                     }
                 }
+                let (kept, forgotten, pinned) = (Vec::new(), Vec::new(), Vec::new());
+                let state = CacheState { hot_bytes: 400, ..CacheState::default() };
+                say(None, Event::Cache { session: session.clone(), state, kept, forgotten, pinned })?;
                 let stats = TurnStats { generated: 4, ..TurnStats::default() };
                 say(None, Event::Finished { session, reason: FinishReason::Eos, stats })?;
+            }
+            Request::Stop { session } if manners == "waits-for-stop" || manners == "huge-cache" => {
+                say(Some(id), Event::Accepted)?;
+                let (reason, stats) = (FinishReason::Stopped, TurnStats::default());
+                say(None, Event::Finished { session, reason, stats })?;
             }
             Request::TextAt { .. } => say(Some(id), Event::Text { text: "some text".into() })?,
             Request::Save { session, path } => {

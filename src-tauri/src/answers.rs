@@ -436,7 +436,10 @@ impl Answers {
 }
 
 /// Whether a question can be answered in this state, or may be in the one that follows.
-fn answerable(status: Status) -> Result<(), Problem> {
+///
+/// # Errors
+/// Why not.
+pub fn answerable(status: Status) -> Result<(), Problem> {
     match status {
         Status::Idle => Err(Problem::NoModel),
         Status::Failed { code, message } => Err(Problem::Worker { code, message }),

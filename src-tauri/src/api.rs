@@ -8,6 +8,10 @@ use engine::protocol::{CacheOptions, Document, Event, FinishReason, ModelInfo, R
 use serde::{Deserialize, Serialize};
 use ts_rs::TS;
 
+mod compare;
+
+pub use compare::{CompareRequest, CompareStarted, ComparedColumn, Comparison};
+
 /// The program itself.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS)]
 pub struct AppInfo {
@@ -60,6 +64,11 @@ pub enum AppEvent {
     Opened {
         /// Documents to attach, models to open.
         paths: Vec<String>,
+    },
+    /// The last column of a comparison has ended, its memory is free, and the result is kept.
+    CompareEnded {
+        /// Its name.
+        id: String,
     },
 }
 

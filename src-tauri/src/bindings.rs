@@ -23,6 +23,9 @@ fn export(into: &Path) -> Result<(), ExportError> {
     api::Question::export_all(&config)?;
     api::Again::export_all(&config)?;
     api::Sent::export_all(&config)?;
+    api::CompareRequest::export_all(&config)?;
+    api::CompareStarted::export_all(&config)?;
+    api::Comparison::export_all(&config)?;
     api::PickedFile::export_all(&config)?;
     api::SnapshotUse::export_all(&config)?;
     api::Pieces::export_all(&config)?;

@@ -13,6 +13,7 @@ use rusqlite_migration::{M, Migrations};
 use crate::error::Problem;
 
 mod branches;
+pub mod comparisons;
 mod documents;
 mod files;
 mod list;
@@ -38,6 +39,7 @@ const STEPS: &[M<'static>] = &[
     M::up(include_str!("chats/02_branches.sql")),
     M::up(include_str!("chats/03_list.sql")),
     M::up(include_str!("chats/04_files.sql")),
+    M::up(include_str!("chats/05_comparisons.sql")),
 ];
 const MIGRATIONS: Migrations<'static> = Migrations::from_slice(STEPS);
 

@@ -9,8 +9,8 @@ use tauri_plugin_dialog::DialogExt;
 use tokio::sync::oneshot;
 
 use crate::api::{
-    Again, ApiError, AppEvent, AppInfo, Chat, ChatSummary, Found, ModelEntry, PickedFile, Pieces, Question, Sent,
-    ShellSettings, SnapshotUse,
+    Again, ApiError, AppEvent, AppInfo, Chat, ChatSummary, CompareRequest, CompareStarted, Comparison, Found,
+    ModelEntry, PickedFile, Pieces, Question, Sent, ShellSettings, SnapshotUse,
 };
 use crate::chats;
 use crate::error::Problem;
@@ -184,6 +184,25 @@ pub async fn show_branch(shell: State<'_, Shell>, chat: String, message: i64) ->
 #[tauri::command]
 pub async fn stop(shell: State<'_, Shell>, chat: String) -> Result<()> {
     Ok(shell.answers.stop(&chat).await?)
+}
+
+/// Begins to answer one question under several caches; how it goes arrives as events.
+#[tauri::command]
+pub async fn compare(shell: State<'_, Shell>, request: CompareRequest) -> Result<CompareStarted> {
+    Ok(shell.comparisons.begin(request).await?)
+}
+
+/// Ends the comparison that is being answered.
+#[tauri::command]
+pub async fn stop_comparison(shell: State<'_, Shell>) -> Result<()> {
+    shell.comparisons.stop();
+    Ok(())
+}
+
+/// The last comparison of a chat.
+#[tauri::command]
+pub async fn last_comparison(shell: State<'_, Shell>, chat: String) -> Result<Option<Comparison>> {
+    Ok(shell.store.run(move |db| chats::comparisons::comparison(db, &chat)).await?)
 }
 
 /// Changes a chat's budget, also while it is being answered; `None` follows the free memory.

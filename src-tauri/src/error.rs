@@ -41,6 +41,34 @@ pub enum Problem {
     /// Nothing to send.
     #[error("There is no question to send; write one first.")]
     EmptyQuestion,
+    /// Too few or too many columns.
+    #[error("A comparison has two or three columns; add one or take one away.")]
+    CompareColumns,
+    /// A second comparison while the first is being answered.
+    #[error("A comparison is still being answered; wait for the end or stop it first.")]
+    CompareBusy,
+    /// A column of a comparison that keeps everything of more than the model can read.
+    #[error(
+        "Keeping all {tokens} tokens passes the {context} that this model was trained for; compare policies that leave something out."
+    )]
+    CompareContext {
+        /// Of the conversation.
+        tokens: u32,
+        /// Trained context.
+        context: u32,
+    },
+    /// A column of a comparison that there is no memory for.
+    #[error(
+        "This column would hold {} of the {} that are free; compare smaller budgets, or close other programs.",
+        mib(*needs),
+        mib(*free)
+    )]
+    CompareMemory {
+        /// Bytes of its entries.
+        needs: u64,
+        /// Bytes that are free.
+        free: u64,
+    },
     /// Nothing to call a chat.
     #[error("A chat needs a title; write at least one character.")]
     EmptyTitle,
@@ -157,6 +185,10 @@ impl Problem {
             Self::Complete => "complete",
             Self::Busy => "busy",
             Self::EmptyQuestion => "empty_question",
+            Self::CompareColumns => "compare_columns",
+            Self::CompareBusy => "compare_busy",
+            Self::CompareContext { .. } => "compare_context",
+            Self::CompareMemory { .. } => "compare_memory",
             Self::EmptyTitle => "empty_title",
             Self::NoModel => "no_model",
             Self::WorkerLost => "worker_lost",
@@ -182,6 +214,10 @@ impl Problem {
             Self::Closing => "closing",
         }
     }
+}
+
+fn mib(bytes: u64) -> String {
+    format!("{} MiB", bytes >> 20)
 }
 
 impl From<Problem> for ApiError {

@@ -9,6 +9,7 @@ mod api;
 mod bindings;
 mod chats;
 mod commands;
+mod compare;
 mod documents;
 mod error;
 mod events;

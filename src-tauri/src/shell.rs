@@ -10,6 +10,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval};
 use crate::answers::Answers;
 use crate::api::{AppEvent, ShellSettings, Status};
 use crate::chats::{self, Store};
+use crate::compare::Comparisons;
 use crate::documents::Documents;
 use crate::error::Problem;
 use crate::events::Outbox;
@@ -48,6 +49,8 @@ pub struct Shell {
     pub answers: Answers,
     /// Caches on the disk.
     pub snapshots: Snapshots,
+    /// The same question under several caches.
+    pub comparisons: Comparisons,
     /// Catalogue, own files and downloads.
     pub models: Models,
     /// Copies of attached files.
@@ -96,11 +99,12 @@ impl Shell {
         let (worker, notices) = Worker::start(find, model, places.worker_log());
         outbox.push(AppEvent::Status { status: Status::Starting });
         let snapshots = Snapshots::new(places.data.join("snapshots"), store.clone(), worker.clone())?;
+        let (comparisons, notices) = Comparisons::start(store.clone(), outbox.clone(), worker.clone(), notices);
         let answers = Answers::start(store.clone(), outbox.clone(), worker.clone(), snapshots.clone(), notices);
         tokio::spawn(purge(store.clone(), snapshots.clone(), documents.clone()));
         tokio::spawn(measure(worker.clone(), answers.clone(), outbox.clone()));
         tokio::spawn(rest_when_idle(worker.clone(), answers.clone(), snapshots.clone(), settings.watch(), MINUTE));
-        Ok(Self { places, store, outbox, worker, answers, snapshots, models, documents, settings })
+        Ok(Self { places, store, outbox, worker, answers, snapshots, comparisons, models, documents, settings })
     }
 
     /// Opens a model and remembers it.
@@ -133,6 +137,7 @@ impl Shell {
 
     /// Ends every answer and keeps what the model holds of each chat.
     async fn put_away(&self) -> Result<(), Problem> {
+        self.comparisons.stop();
         self.answers.stop_all().await?;
         let until = Instant::now() + SAVE_WITHIN_SWITCH;
         self.answers.all_ended(until).await;

@@ -155,9 +155,10 @@ function insertChat(file, text) {
     'db = sqlite3.connect(sys.argv[1])',
     'now = int(time.time() * 1000)',
     'db.execute("INSERT INTO chats (id, title, created_ms, updated_ms) VALUES (?, ?, ?, ?)", ("hostile", "Hostile", now, now))',
-    'add = "INSERT INTO messages (chat_id, role, text, finish, created_ms) VALUES (?, ?, ?, ?, ?)"',
-    'db.execute(add, ("hostile", "user", "Show me", None, now))',
-    'db.execute(add, ("hostile", "assistant", sys.argv[2], "eos", now))',
+    'add = "INSERT INTO messages (chat_id, parent_id, role, text, finish, created_ms) VALUES (?, ?, ?, ?, ?, ?)"',
+    'asked = db.execute(add, ("hostile", None, "user", "Show me", None, now)).lastrowid',
+    'answer = db.execute(add, ("hostile", asked, "assistant", sys.argv[2], "eos", now)).lastrowid',
+    'db.execute("UPDATE chats SET leaf_id = ? WHERE id = ?", (answer, "hostile"))',
     'db.commit()',
   ].join('\n');
   execFileSync('python3', ['-c', code, file, text]);

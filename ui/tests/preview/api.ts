@@ -6,6 +6,8 @@ import type {
   ChatSummary,
   ExportFormat,
   Found,
+  Comparison,
+  CompareRequest,
   ModelEntry,
   ModelInfo,
   Pieces,
@@ -107,6 +109,19 @@ export function message(
   };
 }
 
+/** What a column took that was left out. */
+const NOTHING = { prefilled: 0, prefill_s: 0, recall_s: 0, ttft_s: 0, generated: 0, tok_s: 0 };
+
+/** A small budget loses what the answer needs. */
+function replyUnder({ policy, budget }: CacheOptions): string {
+  const reply = REPLY.slice(0, REPLY.indexOf('\n\n|'));
+  if (policy === 'full' || (budget ?? Infinity) > 1000) return reply;
+  return reply
+    .replace('**three ways', '**two ways')
+    .replace(/3\. Give .*\n/, '')
+    .replace('eviction happens at once', 'it takes effect with the next question');
+}
+
 export interface PreviewOptions {
   /** The state of the worker when the window opens. */
   model?: ModelInfo | null;
@@ -132,6 +147,12 @@ export class PreviewApi implements Api {
   hold = false;
   entries = structuredClone(CATALOGUE);
   settings: ShellSettings = { offline: false, idle_minutes: null };
+  /** Why a column of a comparison cannot be answered. */
+  refuse: ((options: CacheOptions) => string | undefined) | null = null;
+  /** The last comparisons, by chat. */
+  readonly comparisons = new Map<string, Comparison>();
+  #comparing = false;
+  #comparedNow = '';
   #emit: (events: AppEvent[]) => void = () => undefined;
   #drag: (event: DragEvent) => void = () => undefined;
   #model: ModelInfo | null;
@@ -413,6 +434,58 @@ export class PreviewApi implements Api {
     this.calls.push(['stop', chat]);
     this.#worker.stop(chat);
     return Promise.resolve();
+  }
+
+  compare(request: CompareRequest) {
+    this.calls.push(['compare', request]);
+    const id = `c${this.#id()}`;
+    const sessions = request.columns.map((_, i) => `compare-${id}-${i}`);
+    const stored = request.chat === null ? [] : (this.#chats.get(request.chat)?.tree.path() ?? []);
+    const documents = request.documents.map(({ document, tokens }) => ({
+      name: document.name,
+      pages: document.pages.length,
+      tokens,
+      id: this.#id(),
+      copied: false,
+    }));
+    const asked = message(this.#id(), 'user', request.text, { documents });
+    const messages = request.again ? stored.slice(0, -1) : [...stored, asked];
+    this.#comparing = true;
+    void (async () => {
+      for (const [i, options] of request.columns.entries()) {
+        const session = sessions[i] ?? '';
+        const problem = this.#comparing ? this.refuse?.(options) : undefined;
+        if (!this.#comparing) {
+          const reason = 'stopped' as const;
+          const event = { type: 'finished' as const, session, reason, stats: NOTHING };
+          this.emit({ type: 'worker', event });
+        } else if (problem) {
+          const event = {
+            type: 'failed' as const,
+            session,
+            code: 'context_full',
+            message: problem,
+          };
+          this.emit({ type: 'worker', event });
+        } else {
+          this.#comparedNow = session;
+          await this.#worker.answer(session, messages, options, replyUnder(options));
+        }
+      }
+      this.emit({ type: 'compare_ended', id });
+    })();
+    return Promise.resolve({ id, sessions });
+  }
+
+  stopComparison(): Promise<void> {
+    this.calls.push(['stopComparison']);
+    this.#comparing = false;
+    this.#worker.stop(this.#comparedNow);
+    return Promise.resolve();
+  }
+
+  lastComparison(chat: string): Promise<Comparison | null> {
+    return Promise.resolve(this.comparisons.get(chat) ?? null);
   }
 
   setBudget(chat: string, budget: number | null): Promise<void> {

@@ -55,7 +55,8 @@ const LOADS = [
 function shown(markdown: string): HTMLElement {
   const page = document.createElement('div');
   // As the page does it; jsdom runs no scripts, but handlers would be there.
-  page.innerHTML = new Blocks().of(markdown)
+  page.innerHTML = new Blocks()
+    .of(markdown)
     .map(({ html }) => html)
     .join('');
   return page;

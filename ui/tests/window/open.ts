@@ -1,41 +1,9 @@
 import { fireEvent, render, screen, waitFor } from '@testing-library/svelte';
-import { expect, vi } from 'vitest';
+import { expect } from 'vitest';
 import Root from '../../src/App.svelte';
 import { App } from '../../src/lib/state/app.svelte';
 import { PreviewApi, type PreviewOptions } from '../preview/api';
-
-// What jsdom lacks of a webview.
-vi.stubGlobal(
-  'ResizeObserver',
-  class {
-    observe() {}
-    disconnect() {}
-    unobserve() {}
-  },
-);
-vi.stubGlobal(
-  'IntersectionObserver',
-  class {
-    observe() {}
-    disconnect() {}
-  },
-);
-vi.stubGlobal('CSS', { supports: () => true });
-vi.stubGlobal('matchMedia', () => ({
-  matches: false,
-  addEventListener() {},
-  removeEventListener() {},
-}));
-HTMLCanvasElement.prototype.getContext = () => null;
-Element.prototype.scrollIntoView = vi.fn();
-Element.prototype.scrollTo = vi.fn();
-HTMLDialogElement.prototype.showModal = function () {
-  this.open = true;
-};
-HTMLDialogElement.prototype.close = function () {
-  this.open = false;
-  this.dispatchEvent(new Event('close'));
-};
+import './webview';
 
 export const noPdf = () => Promise.reject(new Error('no PDF in this test'));
 

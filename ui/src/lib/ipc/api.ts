@@ -5,6 +5,9 @@ import type {
   AppInfo,
   Chat,
   ChatSummary,
+  CompareRequest,
+  CompareStarted,
+  Comparison,
   ExportFormat,
   Found,
   ModelEntry,
@@ -64,6 +67,11 @@ export interface Api {
   /** Shows the branch of a chat that a message stands in. */
   showBranch(chat: string, message: number): Promise<Chat>;
   stop(chat: string): Promise<void>;
+  /** Begins to answer one question under several caches; how it goes arrives as events. */
+  compare(request: CompareRequest): Promise<CompareStarted>;
+  stopComparison(): Promise<void>;
+  /** The last one of a chat. */
+  lastComparison(chat: string): Promise<Comparison | null>;
   setBudget(chat: string, budget: number | null): Promise<void>;
   /** Keeps a passage from eviction, or no longer. */
   pin(chat: string, passage: Passage, pinned: boolean): Promise<void>;

@@ -9,6 +9,7 @@ import { Outline } from '../heatmap/sources';
 import type { Engine } from '../pdf/extract';
 import { Attachments } from './attachments.svelte';
 import { Chats } from './chats.svelte';
+import { Compare } from './compare.svelte';
 import { House } from './house.svelte';
 import { Models } from './models.svelte';
 import { Passages } from './passages';
@@ -32,6 +33,7 @@ export class App {
   readonly search: Search;
   readonly preview: Preview;
   readonly passages = new Passages();
+  readonly compare: Compare;
   gauge = $state.raw<Gauge | null>(null);
   version = $state('');
   dataFolder = $state('');
@@ -60,6 +62,14 @@ export class App {
     this.attachments = new Attachments(api, loadEngine, () => this.models.held !== null);
     this.search = new Search(api, this.toasts);
     this.preview = new Preview(api);
+    this.compare = new Compare(
+      api,
+      this.prefs,
+      this.models,
+      this.chats,
+      this.attachments,
+      this.toasts,
+    );
     this.#sendBudget = throttle(BUDGET_EVERY_MS, ({ chat, budget }) => {
       api.setBudget(chat, budget).catch((error: unknown) => this.#report(error));
     });
@@ -86,7 +96,8 @@ export class App {
       case 'worker': {
         const inner = event.event;
         if ('session' in inner && inner.session !== null) {
-          this.chats.apply(inner as SessionEvent);
+          const of = this.compare.owns(inner.session) ? this.compare : this.chats;
+          of.apply(inner as SessionEvent);
         } else if (inner.type === 'failed') {
           this.toasts.error(inner);
         }
@@ -100,6 +111,9 @@ export class App {
         break;
       case 'fetch':
         this.models.applyFetch(event.fetch);
+        break;
+      case 'compare_ended':
+        this.compare.end(event.id);
         break;
       case 'chats_changed':
         void this.chats.refresh();

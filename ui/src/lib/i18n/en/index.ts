@@ -1,6 +1,7 @@
 import { cache } from './cache';
 import { chats } from './chats';
 import { common } from './common';
+import { compare } from './compare';
 import { composer } from './composer';
 import { documents } from './documents';
 import { heatmap } from './heatmap';
@@ -16,6 +17,7 @@ export const en = {
   cache,
   chats,
   common,
+  compare,
   composer,
   documents,
   heatmap,

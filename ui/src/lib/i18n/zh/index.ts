@@ -2,6 +2,7 @@ import type { Catalogue } from '..';
 import { cache } from './cache';
 import { chats } from './chats';
 import { common } from './common';
+import { compare } from './compare';
 import { composer } from './composer';
 import { documents } from './documents';
 import { heatmap } from './heatmap';
@@ -17,6 +18,7 @@ export const zh: Catalogue = {
   cache,
   chats,
   common,
+  compare,
   composer,
   documents,
   heatmap,

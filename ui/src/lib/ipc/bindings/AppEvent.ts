@@ -29,4 +29,8 @@ fetch: FetchState, } | { "type": "chats_changed" } | { "type": "opened",
 /**
  * Documents to attach, models to open.
  */
-paths: Array<string>, };
+paths: Array<string>, } | { "type": "compare_ended", 
+/**
+ * Its name.
+ */
+id: string, };

@@ -1,0 +1,103 @@
+import type { Catalogue } from '..';
+import { numbersOf } from '../numbers';
+
+const { count } = numbersOf('zh');
+
+export const compare: Catalogue['compare'] = {
+  title: '对比',
+  open: '对比缓存',
+  openTitle: '对比缓存 (Ctrl+Shift+C)',
+  openThis: '对比不同缓存如何回答',
+  openThisTitle: '对比不同缓存如何回答 (Ctrl+Shift+C)',
+  says: '各列依次从头读取相同的内容，总是取最可能的词作答，种子也相同：差异只来自缓存。',
+  close: '关闭',
+  closeTitle: '关闭 (Esc)',
+  question: '要对比的问题',
+  placeholder: '每一列要回答什么？',
+  run: '对比',
+  stop: '停止',
+  stopping: '正在停止…',
+  needsModel: '请先选择一个模型。',
+  place: (where, before, documents) => {
+    const asked = {
+      new: '新对话',
+      again: '再次提出本对话的最后一个问题',
+      next: '本对话的下一个问题',
+    }[where];
+    const after = before > 0 ? `，之前有 ${count(before)} 条消息` : '';
+    const and = documents.length > 0 ? `，附 ${documents.join('、')}` : '';
+    return `${asked}${after}${and}。`;
+  },
+  presets: '对比什么',
+  preset: {
+    everything: '完整与当前设置',
+    policies: '三种策略',
+    budgets: '三种预算',
+  },
+  presetSays: {
+    everything: '我的预算让我损失了什么？',
+    policies: '哪种策略保留了对的内容？',
+    budgets: '预算最小可以多小？',
+  },
+  add: '添加一列',
+  atMost: '最多',
+  tokensEach: '个 token / 列',
+  against: '标记的基准',
+  copy: '复制 Markdown',
+  copyTitle: '将问题、数据和回答复制为 Markdown',
+  copied: '已复制',
+  added: '下划线',
+  addedSays: '只在本列',
+  missing: '删除线',
+  missingSays: (name) => `只在 ${name} 列`,
+  measured: '内存在每个回答结束时实测。',
+  column: (name, title) => `${name} 列：${title}`,
+  policyOf: (name) => `${name} 列的策略`,
+  budgetOf: (name) => `${name} 列的预算（token）`,
+  budgetTitle: '以 token 计的预算；留空则随空闲内存变化',
+  auto: '自动',
+  budget: (n) => `${count(n)} 个 token`,
+  answerOf: (name) => `${name} 列的回答`,
+  remove: (name) => `去掉 ${name} 列`,
+  everythingKept: '保留一切',
+  followsFree: '随空闲内存变化',
+  below: (title) => `以下为：${title}`,
+  reading: '正在读取…',
+  readingFor: (name) => `正在为 ${name} 列读取`,
+  tokensDone: (done, all) => `${count(done)} / ${count(all)} 个 token`,
+  left: (duration) => `剩余 ${duration}`,
+  writing: '正在回答…',
+  waitsForEngine: '正在等待引擎',
+  waitsItsTurn: '等待轮到它',
+  leftOut: '未执行。',
+  stopped: '已停止。',
+  allFits: '内容全部放得进这个预算。',
+  same: (name) => `与 ${name} 列逐词相同。`,
+  differs: (name, from, own, of, missing) =>
+    `从第 ${count(from)} 个词起与 ${name} 列不同：${count(of)} 个词中有 ${count(own)} 个是本列独有，缺少 ${count(missing)} 个。`,
+  use: (title) => `采用 ${title}`,
+  used: (title) => `下一个问题将采用 ${title}。`,
+  ready: '对比已完成。',
+  show: '查看',
+  news: {
+    ended: '对比已结束。',
+    waiting: '正在等待引擎。',
+    reading: (name) => `正在读取 ${name} 列。`,
+    writing: (name) => `正在回答 ${name} 列。`,
+  },
+  figure: {
+    hot: '热缓存',
+    store: '后备存储',
+    prefill: '读取',
+    ttft: '首个 token',
+    speed: '生成',
+  },
+  ofTokens: (hot, all) => `${count(hot)} / ${count(all)} 个 token`,
+  keptHot: (share) => `热缓存保留 ${share}`,
+  tokens: (n) => `${count(n)} 个 token`,
+  markdown: {
+    title: '同一个问题，不同的缓存',
+    says: (model) => `模型：${model}。回答总是取最可能的词，种子也相同：差异只来自缓存。`,
+    noAnswer: '（没有回答）',
+  },
+};
