@@ -1,5 +1,7 @@
 //! Opening a GGUF file: its metadata, and its tensors one at a time.
 
+mod scan;
+
 use std::fs::File;
 use std::io::{BufReader, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
@@ -37,8 +39,17 @@ impl Gguf {
         let file = File::open(path).map_err(read)?;
         let size = file.metadata().map_err(read)?.len();
         let mut file = BufReader::new(file);
+        scan::check(&mut file, size).map_err(|refusal| match refusal {
+            scan::Refusal::Read(source) => read(source),
+            scan::Refusal::Malformed(reason) => Error::NotGguf { path: path.to_owned(), reason },
+        })?;
+        file.rewind().map_err(read)?;
         let content = Content::read(&mut file).map_err(|error| refusal(path, &error))?;
         for (name, info) in &content.tensor_infos {
+            if info.shape.dims().last().is_some_and(|row| !row.is_multiple_of(info.ggml_dtype.block_size())) {
+                let reason = format!("the rows of {name} do not fit its packing");
+                return Err(Error::NotGguf { path: path.to_owned(), reason });
+            }
             let end = bytes(info)
                 .and_then(|bytes| info.offset.checked_add(bytes as u64))
                 .and_then(|end| end.checked_add(content.tensor_data_offset));
@@ -77,6 +88,11 @@ impl Gguf {
     /// Bytes of all tensors.
     pub fn bytes_of_all(&self) -> u64 {
         self.content.tensor_infos.values().filter_map(bytes).map(|bytes| bytes as u64).fold(0, u64::saturating_add)
+    }
+
+    /// The shape of a tensor, rows first.
+    pub fn shape(&self, name: &str) -> Option<&[usize]> {
+        self.content.tensor_infos.get(name).map(|info| info.shape.dims())
     }
 
     /// Elements of all tensors.

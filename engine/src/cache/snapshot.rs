@@ -21,7 +21,7 @@ use super::policy::expected::Moments;
 use super::queries::Queries;
 use super::rows::{HostRows, Rows};
 use super::store::{Mark, PAGE, Page, Store};
-use super::{Cache, Phase};
+use super::{Cache, Phase, checked_budget};
 use crate::context::Context;
 use crate::error::{Error, Result};
 use crate::gguf::hex;
@@ -343,6 +343,7 @@ fn set_up(bytes: &[u8], model: Arc<Model>) -> Checked<(Context, Extra)> {
     if ids.iter().any(|&id| id as usize >= model.config.vocab) || state.angle > state.n_seen {
         return Err("it names tokens that the model does not have".into());
     }
+    sound(&state, &model)?;
     let options = CacheOptions { store_limit: Some(state.store_limit.unwrap_or(0)), ..state.options.clone() };
     let mut cache = Cache::new(&model.config, model.rope(), &options, state.budget, 0, model.device())?;
     cache.options = state.options;
@@ -364,6 +365,9 @@ fn set_up(bytes: &[u8], model: Arc<Model>) -> Checked<(Context, Extra)> {
         if let Some(view) = source.views.get(&format!("tail.{i}")) {
             let (heads, d) = (cache.shape.heads, cache.shape.head_dim);
             let tokens = view.shape().get(1).copied().unwrap_or(0);
+            if tokens > view.data().len() {
+                return Err("it remembers more queries than it holds".into());
+            }
             let data = source.f32(&format!("tail.{i}"), heads * tokens * d)?;
             cache.tails[i] = Queries::from_parts(state.tails[i], tokens, d, data);
         }
@@ -384,10 +388,34 @@ fn set_up(bytes: &[u8], model: Arc<Model>) -> Checked<(Context, Extra)> {
     Ok((Context::from_parts(model, cache, ids), state.extra))
 }
 
+/// What the numbers that everything else is measured by must be for the rest to make sense of them.
+fn sound(state: &State, model: &Model) -> Checked<()> {
+    let n = state.n_seen;
+    let mut ranges = state.pins.iter().chain(&state.wishes).chain(&state.extra.user_pins);
+    if !ranges.all(|range| range.start <= range.end && range.end <= n) {
+        return Err("it pins what is not there".into());
+    }
+    let ascend = |positions: &Vec<u32>| {
+        positions.windows(2).all(|pair| pair[0] < pair[1]) && positions.last().is_none_or(|&p| p < n)
+    };
+    if !state.recalled.iter().flatten().all(ascend) {
+        return Err("it recalled what is not there".into());
+    }
+    let vocab = model.config.vocab;
+    if state.extra.replies.values().any(|(_, ids)| ids.iter().any(|&id| id as usize >= vocab)) {
+        return Err("it names tokens that the model does not have".into());
+    }
+    checked_budget(state.budget)?;
+    Ok(())
+}
+
 fn hot_layer(source: &Source, i: usize, cache: &Cache, device: &Device) -> Checked<HotLayer> {
     let (heads, d, kv) = (cache.shape.kv_heads, cache.shape.head_dim, cache.options.kv);
     let name = format!("hot.{i}.integers");
     let len = source.views.get(&name).and_then(|view| view.shape().last().copied()).unwrap_or(0);
+    if len > cache.n_seen as usize {
+        return Err("it holds more entries than tokens".into());
+    }
     let integers = source.u32(&name, heads * 3 * len)?;
     let reals = source.f32(&format!("hot.{i}.reals"), heads * 2 * len)?;
     let slots: Vec<Slots> = (0..heads)
@@ -402,6 +430,11 @@ fn hot_layer(source: &Source, i: usize, cache: &Cache, device: &Device) -> Check
     };
     if !slots.iter().all(|slots| ascend(&slots.positions)) {
         return Err("its positions are out of order".into());
+    }
+    let missed =
+        |slots: &Slots| slots.positions.iter().zip(&slots.missed).all(|(&p, &missed)| missed <= cache.n_seen - p);
+    if !slots.iter().all(missed) {
+        return Err("its counts make no sense".into());
     }
     let rows = |part: &str| -> Checked<Rows> {
         let rows = source.rows(&format!("hot.{i}.{part}"), kv, heads * len * d)?;
@@ -422,6 +455,14 @@ fn fill_store(source: &Source, store: &mut Store, n: usize, heads: usize, d: usi
             score: reals[2 * at],
             repeated: reals[2 * at + 1],
         };
+        // An entry cannot have been away for longer than it was there.
+        let makes_sense = |at: usize| {
+            let Mark { missed, left, .. } = mark(at);
+            left as usize <= n && missed <= left.saturating_sub((at % n) as u32)
+        };
+        if !(0..heads * n).all(makes_sense) {
+            return Err("its counts make no sense".into());
+        }
         layer.marks = (0..heads).map(|head| (head * n..(head + 1) * n).map(mark).collect()).collect();
         let name = format!("store.{i}.pages");
         let count = source.views.get(&name).and_then(|view| view.shape().first().copied()).unwrap_or(0);

@@ -61,6 +61,10 @@ impl Config {
         if kv_heads == 0 || !heads.is_multiple_of(kv_heads) || head_dim == 0 || !head_dim.is_multiple_of(2) {
             return Err(not_gguf(&format!("{heads} heads of width {head_dim} cannot share {kv_heads} KV heads")));
         }
+        // What follows takes memory by these sizes: the weights, which lie within the file, must bear them out.
+        if gguf.shape("blk.0.attn_q.weight") != Some(&[heads * head_dim, width][..]) {
+            return Err(not_gguf("its weights are not of the size that its metadata tells"));
+        }
         if gguf.opt_u32(&key("attention.value_length")).is_some_and(|n| n as usize != head_dim) {
             return Err(Error::Unsupported("its keys and values differ in width".into()));
         }
@@ -78,7 +82,7 @@ impl Config {
             heads,
             kv_heads,
             head_dim,
-            context: gguf.u32(&key("context_length"))?,
+            context: size("context_length")? as u32,
             rms_eps: gguf.opt_f32(&key("attention.layer_norm_rms_epsilon")).unwrap_or(1e-5),
             vocab,
             architecture,

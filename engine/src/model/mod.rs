@@ -108,7 +108,8 @@ impl Model {
         let (width, kv_width) = (config.width, config.kv_heads * config.head_dim);
         let embedding = Arc::new(gguf.tensor("token_embd.weight", &[config.vocab, width], device)?);
         let mut read = Reader { gguf: &mut gguf, device, eps: config.rms_eps };
-        let mut layers = Vec::with_capacity(config.layers);
+        // Grown as they are found: the metadata may tell of more than the file holds.
+        let mut layers = Vec::new();
         for i in 0..config.layers {
             progress(i as f32 / config.layers as f32);
             let name = |part: &str| format!("blk.{i}.{part}");

@@ -1,15 +1,25 @@
 //! A model's chat template, kept on a short leash: it comes with a file from the internet.
 
 use std::io;
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
 
 use minijinja::syntax::SyntaxConfig;
+use minijinja::value::ValueKind;
 use minijinja::{Environment, Error, ErrorKind, Value, context};
 
 use super::PromptError;
 use crate::protocol::Role;
 
-/// Instructions that a rendering may take: some hundred for a message, so enough for any chat.
-const FUEL: u64 = 5_000_000;
+/// What a rendering may take, in instructions and in pieces of 64 bytes: so much, and more for each message, of which
+/// honest templates take some hundred.
+const FUEL: u64 = 500_000;
+const FUEL_PER_MESSAGE: u64 = 2_000;
+/// Fuel does not count every step of the runtime: a long list can be written out for a quarter of a minute.
+const WITHIN: Duration = Duration::from_secs(10);
+/// Templates may call their own macros to a depth that the runtime limits, but not by the room there is.
+const STACK: usize = 32 << 20;
 /// Messages are one character long when they are rendered.
 const MAX_OUTPUT: usize = 8 << 20;
 const NAME: &str = "chat_template";
@@ -50,7 +60,7 @@ impl Template {
         let syntax = SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build();
         environment.set_syntax(syntax.map_err(|e| PromptError::Template(say(&e)))?);
         environment.set_unknown_method_callback(minijinja_contrib::pycompat::unknown_method_callback);
-        environment.set_fuel(Some(FUEL));
+        environment.add_filter(PLAIN, plain);
         environment.add_function("raise_exception", |message: String| -> Result<Value, Error> {
             Err(Error::new(ErrorKind::InvalidOperation, message))
         });
@@ -60,13 +70,13 @@ impl Template {
             jiff::fmt::strtime::format(&format, &opened)
                 .map_err(|error| Error::new(ErrorKind::InvalidOperation, error.to_string()))
         });
-        environment
-            .add_template_owned(NAME, without_training_marks(source))
-            .map_err(|e| PromptError::Template(say(&e)))?;
+        environment.add_template_owned(NAME, adapted(source)).map_err(|e| PromptError::Template(say(&e)))?;
         Ok(Self { environment, bos, eos })
     }
 
     pub(super) fn render(&self, turns: &[Turn]) -> Result<String, PromptError> {
+        let mut environment = self.environment.clone();
+        environment.set_fuel(Some(FUEL + FUEL_PER_MESSAGE * turns.len() as u64));
         let values = context! {
             messages => turns.iter().map(Turn::value).collect::<Vec<_>>(),
             tools => (),
@@ -75,12 +85,22 @@ impl Template {
             eos_token => self.eos.as_str(),
             add_generation_prompt => true,
         };
-        let mut output = Capped(Vec::new());
-        self.environment
-            .get_template(NAME)
-            .and_then(|template| template.render_captured_to(values, &mut output).map(drop))
-            .map_err(|error| PromptError::Refused(say(&error)))?;
-        String::from_utf8(output.0).map_err(|error| PromptError::Refused(error.to_string()))
+        let (done, outcome) = mpsc::channel();
+        // A thread that can be left behind; its fuel ends it.
+        let rendering = thread::Builder::new().stack_size(STACK).spawn(move || {
+            let mut output = Capped(Vec::new());
+            let rendered = environment
+                .get_template(NAME)
+                .and_then(|template| template.render_captured_to(values, &mut output).map(drop))
+                .map_err(|error| say(&error))
+                .and_then(|()| String::from_utf8(output.0).map_err(|error| error.to_string()));
+            let _ = done.send(rendered);
+        });
+        let too_long = |_| "it takes too long".to_owned();
+        rendering
+            .map_err(|error| error.to_string())
+            .and_then(|_| outcome.recv_timeout(WITHIN).map_err(too_long)?)
+            .map_err(PromptError::Refused)
     }
 }
 
@@ -89,8 +109,9 @@ fn say(error: &Error) -> String {
     error.detail().map_or_else(|| error.kind().to_string(), str::to_owned)
 }
 
-/// `{% generation %}` marks answers for training; it has no other effect, and is no part of jinja.
-fn without_training_marks(source: &str) -> String {
+/// The source as we run it. `{% generation %}` marks answers for training; it has no other effect, and is no part of
+/// jinja. What is put into a namespace goes through [`plain`].
+fn adapted(source: &str) -> String {
     let mut text = String::with_capacity(source.len());
     let mut rest = source;
     while let Some((before, tag)) = rest.split_once("{%") {
@@ -101,12 +122,60 @@ fn without_training_marks(source: &str) -> String {
         let plain = match inside.trim_matches(['-', '+', ' ', '\n', '\t']) {
             "generation" => inside.replace("generation", "if true"),
             "endgeneration" => inside.replace("endgeneration", "endif"),
-            _ => continue,
+            _ => match guarded(inside) {
+                Some(guarded) => guarded,
+                None => continue,
+            },
         };
         text.push_str(&plain);
         rest = &tag[inside.len()..];
     }
     text + rest
+}
+
+/// A tag that sets an attribute, with its value led through [`plain`].
+fn guarded(tag: &str) -> Option<String> {
+    let words = tag.trim_start_matches(|c: char| c.is_whitespace() || matches!(c, '-' | '+'));
+    let end = tag.trim_end_matches(['-', '+']).len();
+    let at = tag.find(['=', '|']).filter(|&at| at < end)?;
+    let target = &tag[..at];
+    if !words.starts_with("set") || !target.contains('.') {
+        return None;
+    }
+    let (value, close) = (&tag[at + 1..end], &tag[end..]);
+    Some(match tag.as_bytes()[at] {
+        b'=' => format!("{target}= ({value}) | {PLAIN} {close}"),
+        _ => format!("{} | {PLAIN} {close}", &tag[..end]),
+    })
+}
+
+const PLAIN: &str = "plain_value";
+
+/// How deep a value is looked into.
+const DEEP: usize = 6;
+
+/// A value that holds no namespace. One that held itself could be written out without end, which no fuel bounds.
+fn plain(value: Value) -> Result<Value, Error> {
+    match holds_namespace(&value, DEEP) {
+        false => Ok(value),
+        true => Err(Error::new(ErrorKind::InvalidOperation, "a namespace cannot hold another one")),
+    }
+}
+
+fn holds_namespace(value: &Value, deep: usize) -> bool {
+    let Some(object) = value.as_object() else { return false };
+    if object.type_name().ends_with("::Namespace") || deep == 0 {
+        return true;
+    }
+    let within = |value: &Value| holds_namespace(value, deep - 1);
+    match value.kind() {
+        ValueKind::Map => value
+            .try_iter()
+            .is_ok_and(|mut keys| keys.any(|key| within(&key) || value.get_item(&key).is_ok_and(|of| within(&of)))),
+        ValueKind::Seq | ValueKind::Iterable => value.try_iter().is_ok_and(|mut items| items.any(|item| within(&item))),
+        // A macro holds what it closes over.
+        _ => true,
+    }
 }
 
 /// Output of limited length.

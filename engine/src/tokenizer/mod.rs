@@ -12,7 +12,7 @@ mod vocab;
 
 use std::collections::HashMap;
 
-use aho_corasick::{AhoCorasick, MatchKind};
+use aho_corasick::{AhoCorasick, AhoCorasickKind, MatchKind};
 use candle_core::quantized::gguf_file::Value;
 
 pub use decode::Decoder;
@@ -48,6 +48,9 @@ pub enum Special {
     /// It is text: for everything that people and documents say.
     AsText,
 }
+
+/// Spellings of this many bytes together get the fast automaton: it takes a kilobyte for each of them.
+const FEW: usize = 16 << 10;
 
 /// Text to tokens and back.
 pub struct Tokenizer {
@@ -229,8 +232,10 @@ impl Specials {
         if ids.is_empty() {
             return Ok(None);
         }
+        let bytes: usize = ids.iter().map(|&id| vocab.text(id).len()).sum();
         let finder = AhoCorasick::builder()
             .match_kind(MatchKind::LeftmostLongest)
+            .kind((bytes > FEW).then_some(AhoCorasickKind::ContiguousNFA))
             .build(ids.iter().map(|&id| vocab.text(id)))
             .map_err(|error| TokenizerError::Malformed(error.to_string()))?;
         Ok(Some(Self { finder, ids }))
