@@ -47,6 +47,14 @@ impl Slots {
         self.repeated.resize(len, f32::NAN);
     }
 
+    /// Counts no tokens from position `n` on, all entries being before it: who missed more than there were would
+    /// seem to have got its attention from none.
+    pub fn go_back(&mut self, n: u32) {
+        for (missed, position) in self.missed.iter_mut().zip(&self.positions) {
+            *missed = (*missed).min(n - 1 - position);
+        }
+    }
+
     /// Adds slot `i` of `from`.
     pub fn push(&mut self, from: &Self, i: usize) {
         self.positions.push(from.positions[i]);

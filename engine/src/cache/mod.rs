@@ -5,6 +5,8 @@
 mod evict;
 mod layer;
 mod ledger;
+#[cfg(test)]
+mod operations;
 pub mod policy;
 mod queries;
 mod recall;
@@ -29,6 +31,9 @@ use policy::expected::Moments;
 use policy::{MIN_BUDGET, MIN_RECENT, Observes, Plan, Policy};
 use queries::Queries;
 use store::Store;
+
+/// No conversation has more tokens: where sizes are added up, none can pass what a number holds.
+const MOST_TOKENS: u32 = 1 << 28;
 
 /// Wishes may take this part of the budget: a quarter.
 const WISH_SHARE: u32 = 4;
@@ -114,7 +119,7 @@ impl Cache {
         device: &Device,
     ) -> Result<Self> {
         let budget = checked_budget(options.budget.unwrap_or(budget))?;
-        check_options(options, config)?;
+        check_options(options, config.head_dim)?;
         let layers: Vec<_> =
             (0..config.layers).map(|_| HotLayer::new(config, options.kv, device)).collect::<Result<_>>()?;
         let limit = options.store_limit.unwrap_or(store_limit);
@@ -338,6 +343,7 @@ impl Cache {
     /// [`Error::Options`] where the options cannot work, or the device fails.
     pub fn set_options(&mut self, options: &CacheOptions, budget: u32, store_limit: u64) -> Result<()> {
         let budget = checked_budget(options.budget.unwrap_or(budget))?;
+        check_options(&CacheOptions { kv: self.options.kv, ..options.clone() }, self.shape.head_dim)?;
         self.plan = Plan::by_name(options.policy);
         self.options = CacheOptions { kv: self.options.kv, ..options.clone() };
         if let Some(store) = &mut self.store {
@@ -401,6 +407,7 @@ impl Cache {
         self.set_ask(None);
         for i in 0..self.layers.len() {
             self.refill(i, n)?;
+            self.layers[i].heads.iter_mut().for_each(|slots| slots.go_back(n));
         }
         if let Some(store) = &mut self.store {
             store.truncate(n);
@@ -523,10 +530,14 @@ pub fn bytes_per_token(config: &Config, kv: KvType) -> u64 {
     (2 * config.layers * config.kv_heads * rows::row_bytes(kv, config.head_dim)) as u64
 }
 
-fn check_options(options: &CacheOptions, config: &Config) -> Result<()> {
+fn check_options(options: &CacheOptions, head_dim: usize) -> Result<()> {
     let refuse = |text: String| Err(Error::Options(text));
     if options.chunk == 0 || options.evict_every == 0 || options.recall_every == Some(0) {
         return refuse("A chunk, an eviction and a recall take at least 1 token; raise the value.".into());
+    }
+    let sizes = [Some(options.chunk), Some(options.evict_every), Some(options.sinks), options.recent];
+    if sizes.into_iter().flatten().any(|size| size > MOST_TOKENS) {
+        return refuse(format!("More than {MOST_TOKENS} tokens at once are more than any chat has; lower the value."));
     }
     if !(0.0..=1.0).contains(&options.recall_share) {
         return refuse(format!("A recall share of {} is no share; set it from 0 to 1.", options.recall_share));
@@ -534,18 +545,15 @@ fn check_options(options: &CacheOptions, config: &Config) -> Result<()> {
     if let Some(share) = options.recent_share.filter(|share| !(0.0..=1.0).contains(share)) {
         return refuse(format!("A recent share of {share} is no share; set it from 0 to 1."));
     }
-    if options.kv == KvType::Q8_0 && !config.head_dim.is_multiple_of(32) {
-        return refuse(format!(
-            "The heads of this model are {} wide, which q8_0 cannot hold; choose f16.",
-            config.head_dim
-        ));
+    if options.kv == KvType::Q8_0 && !head_dim.is_multiple_of(32) {
+        return refuse(format!("The heads of this model are {head_dim} wide, which q8_0 cannot hold; choose f16."));
     }
     Ok(())
 }
 
 fn checked_budget(budget: u32) -> Result<u32> {
     match budget {
-        MIN_BUDGET.. => Ok(budget),
+        MIN_BUDGET.. => Ok(budget.min(MOST_TOKENS)),
         _ => Err(Error::Options(format!(
             "A budget of {budget} tokens is too small for a sentence; set {MIN_BUDGET} or more."
         ))),

@@ -171,7 +171,13 @@ impl Store {
     pub fn truncate(&mut self, n: u32) {
         let n = n as usize;
         for layer in &mut self.layers {
-            layer.marks.iter_mut().for_each(|marks| marks.truncate(n));
+            for marks in &mut layer.marks {
+                marks.truncate(n);
+                for (position, mark) in (0..).zip(marks) {
+                    mark.left = mark.left.min(n as u32);
+                    mark.missed = mark.missed.min(mark.left.saturating_sub(position + 1));
+                }
+            }
             layer.pages.truncate(n.div_ceil(PAGE));
             layer.dropped = layer.pages.iter().filter(|page| page.is_none()).count();
             // A dropped page stays dropped, also where the conversation goes on inside it.
