@@ -102,7 +102,7 @@ impl Comparisons {
         }
         let status = self.worker.status();
         let model = match &status {
-            Status::Ready { model } => model.name.clone(),
+            Status::Ready { model } | Status::Sleeping { model } => model.name.clone(),
             _ => String::new(),
         };
         answerable(status)?;

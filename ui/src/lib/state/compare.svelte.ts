@@ -191,7 +191,7 @@ export class Compare {
     this.#place = chat;
     this.#live = [];
     this.#kept = columns.map((options) => ({ ...EMPTY, options }));
-    this.asked = { question, model: this.models.current?.name ?? '' };
+    this.asked = { question, model: this.models.held?.name ?? '' };
     try {
       const { id, sessions } = await this.api.compare({
         chat,
