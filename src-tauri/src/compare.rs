@@ -221,21 +221,23 @@ impl Comparisons {
 
     /// Takes in what belongs to a comparison, and gives back the rest.
     fn sift(&self, notice: Notice) -> Option<Notice> {
-        const LOST: &str = "The engine stopped while it wrote this answer, perhaps for want of memory; compare smaller budgets, or try again.";
         match notice {
             Notice::Event(event) if session_of(&event).is_some_and(|session| session.starts_with(PREFIX)) => {
                 self.take(event);
                 None
             }
-            Notice::Lost(sessions) => {
+            Notice::Lost { sessions, how } => {
                 let (own, others): (Vec<_>, Vec<_>) =
                     sessions.into_iter().partition(|session| session.starts_with(PREFIX));
+                let says = format!(
+                    "The engine stopped while it wrote this answer, because {how}; compare smaller budgets, or try again."
+                );
                 for session in own {
                     if let Some(i) = self.index_of(&session) {
-                        self.fail(i, Problem::WorkerLost.code(), LOST);
+                        self.fail(i, Problem::WorkerLost.code(), &says);
                     }
                 }
-                (!others.is_empty()).then_some(Notice::Lost(others))
+                (!others.is_empty()).then_some(Notice::Lost { sessions: others, how })
             }
             notice => Some(notice),
         }

@@ -60,6 +60,7 @@ impl Desk {
             chat: None,
             edits: None,
             text: text.to_owned(),
+            system: String::new(),
             documents: Vec::new(),
             cache: CacheOptions::default(),
             sampling: Sampling::default(),
