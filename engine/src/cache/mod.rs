@@ -316,7 +316,7 @@ impl Cache {
     /// [`Error::Options`] where the first leave no room in the budget.
     pub fn set_pins(&mut self, pins: Vec<Range<u32>>, wishes: Vec<Range<u32>>) -> Result<()> {
         let pins = joined(pins);
-        self.check(self.budget, &pins)?;
+        check(&self.plan, self.budget, &pins)?;
         self.pins = pins;
         self.wishes = wishes;
         self.settle_pins();
@@ -344,7 +344,10 @@ impl Cache {
     pub fn set_options(&mut self, options: &CacheOptions, budget: u32, store_limit: u64) -> Result<()> {
         let budget = checked_budget(options.budget.unwrap_or(budget))?;
         check_options(&CacheOptions { kv: self.options.kv, ..options.clone() }, self.shape.head_dim)?;
-        self.plan = Plan::by_name(options.policy);
+        let plan = Plan::by_name(options.policy);
+        // What is refused changes nothing.
+        check(&plan, budget, &self.pins)?;
+        self.plan = plan;
         self.options = CacheOptions { kv: self.options.kv, ..options.clone() };
         if let Some(store) = &mut self.store {
             store.set_limit(options.store_limit.unwrap_or(store_limit));
@@ -357,7 +360,7 @@ impl Cache {
     /// # Errors
     /// [`Error::Options`] where it is too small, or the device fails.
     pub fn set_budget(&mut self, budget: u32) -> Result<()> {
-        self.check(checked_budget(budget)?, &self.pins)?;
+        check(&self.plan, checked_budget(budget)?, &self.pins)?;
         self.budget = budget;
         self.settle_pins();
         for i in 0..self.layers.len() {
@@ -405,6 +408,12 @@ impl Cache {
         let past = self.past_context();
         self.offset = 0;
         self.set_ask(None);
+        for pins in [&mut self.pins, &mut self.wishes] {
+            pins.iter_mut().for_each(|range| range.end = range.end.min(n));
+            pins.retain(|range| !range.is_empty());
+        }
+        // A wish that was too long may have room now.
+        self.settle_pins();
         for i in 0..self.layers.len() {
             self.refill(i, n)?;
             self.layers[i].heads.iter_mut().for_each(|slots| slots.go_back(n));
@@ -413,10 +422,6 @@ impl Cache {
             store.truncate(n);
         }
         self.ledger.truncate(n);
-        for pins in [&mut self.pins, &mut self.wishes, &mut self.pinned] {
-            pins.iter_mut().for_each(|range| range.end = range.end.min(n));
-            pins.retain(|range| !range.is_empty());
-        }
         self.recalled.iter_mut().flatten().for_each(|positions| positions.retain(|&p| p < n));
         self.n_seen = self.n_seen.min(n);
         match past {
@@ -511,18 +516,18 @@ impl Cache {
             _ => &*self.plan.prompt,
         }
     }
+}
 
-    /// Pinned entries count inside the budget, and the newest need some of it.
-    fn check(&self, budget: u32, pins: &[Range<u32>]) -> Result<()> {
-        let pinned: u32 = pins.iter().map(|range| range.end - range.start).sum();
-        if self.plan.prompt.keeps_all() || pinned + MIN_RECENT <= budget {
-            return Ok(());
-        }
-        Err(Error::Options(format!(
-            "{pinned} tokens are pinned, which leaves no room in a budget of {budget}; set at least {}, or pin less.",
-            pinned + MIN_RECENT
-        )))
+/// Pinned entries count inside the budget, and the newest need some of it.
+fn check(plan: &Plan, budget: u32, pins: &[Range<u32>]) -> Result<()> {
+    let pinned: u32 = pins.iter().map(|range| range.end - range.start).sum();
+    if plan.prompt.keeps_all() || pinned + MIN_RECENT <= budget {
+        return Ok(());
     }
+    Err(Error::Options(format!(
+        "{pinned} tokens are pinned, which leaves no room in a budget of {budget}; set at least {}, or pin less.",
+        pinned + MIN_RECENT
+    )))
 }
 
 /// Bytes of one budget token: K and V of every layer and KV head.

@@ -195,11 +195,15 @@ impl World {
                 may_lose_pins = true;
             }
             Operation::SetPolicy { policy, budget } => {
-                let options = CacheOptions { policy, budget: Some(budget), ..self.cache().options().clone() };
+                let before = self.cache().options().clone();
+                let options = CacheOptions { policy, budget: Some(budget), ..before.clone() };
                 let limit = self.cache().store.as_ref().map_or(0, Store::limit);
                 match self.cache().set_options(&options, budget, limit) {
                     Ok(()) => self.pairs[self.at].slack = 0,
-                    Err(error) => assert_eq!(error.code(), "options"),
+                    Err(error) => {
+                        assert_eq!(error.code(), "options");
+                        assert_eq!(self.cache().options(), &before, "what is refused changes nothing");
+                    }
                 }
                 may_lose_pins = true;
             }

@@ -131,9 +131,13 @@ impl Cache {
     /// lowest heavy hitters.
     pub(super) fn bring_back(&mut self, i: usize, n: u32) -> Result<()> {
         let started = Instant::now();
+        let Some(store) = &self.store else { return Ok(()) };
+        let stored = &store.layers[i];
         let missing: Vec<Vec<u32>> = (self.layers[i].heads.iter().zip(&self.recalled[i]))
             .map(|(slots, recalled)| {
-                recalled.iter().copied().filter(|p| slots.positions.binary_search(p).is_err()).collect()
+                // A smaller budget may have evicted some since, and the limit of the store have taken them after that.
+                let away = |&p: &u32| stored.holds(p) && slots.positions.binary_search(&p).is_err();
+                recalled.iter().copied().filter(away).collect()
             })
             .collect();
         if missing.iter().any(|positions| !positions.is_empty()) {

@@ -17,7 +17,7 @@ use crate::protocol::Role;
 const FUEL: u64 = 500_000;
 const FUEL_PER_MESSAGE: u64 = 2_000;
 /// Fuel does not count every step of the runtime: a long list can be written out for a quarter of a minute.
-const WITHIN: Duration = Duration::from_secs(10);
+const WITHIN: Duration = Duration::from_secs(5);
 /// Templates may call their own macros to a depth that the runtime limits, but not by the room there is.
 const STACK: usize = 32 << 20;
 /// Messages are one character long when they are rendered.
