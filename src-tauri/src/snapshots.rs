@@ -24,6 +24,8 @@ const KEPT_OPEN: usize = 3;
 const DEFAULT_LIMIT: u64 = 8 << 30;
 /// The setting that says otherwise, in bytes.
 const LIMIT: &str = "snapshot_limit";
+/// What a snapshot leaves free on the disk: chats and downloads come first.
+const LEFT_FREE: u64 = 256 << 20;
 /// A file that is not whole and was not written to for so long never will be.
 const GIVEN_UP: Duration = Duration::from_secs(600);
 const EXTENSION: &str = "snapshot";
@@ -158,7 +160,8 @@ impl Snapshots {
     async fn save(&self, session: &str) {
         let Ok(limit) = self.limit().await else { return };
         let Some(entry) = self.lock().get(session).cloned() else { return };
-        if entry.changes == entry.saved || entry.bytes > limit {
+        let room = fs4::available_space(&self.folder).map_or(u64::MAX, |free| free.saturating_sub(LEFT_FREE));
+        if entry.changes == entry.saved || entry.bytes > limit.min(room) {
             return;
         }
         let request = Request::Save { session: session.to_owned(), path: self.file(session) };

@@ -94,6 +94,8 @@ fn set_up(app: &mut App) -> tauri::Result<()> {
         Ok(shell) => {
             app.manage(shell);
             open_window(app)?;
+            #[cfg(unix)]
+            end_when_told(app.handle().clone());
             tell_opened(app.handle(), files);
             let handle = app.handle().clone();
             instance.answer(move |files| {
@@ -107,6 +109,27 @@ fn set_up(app: &mut App) -> tauri::Result<()> {
             Ok(())
         }
     }
+}
+
+/// A session that ends, or a machine that shuts down, closes the program as a person does: what is held is saved.
+#[cfg(unix)]
+fn end_when_told(app: AppHandle) {
+    use tokio::signal::unix::{SignalKind, signal};
+
+    tauri::async_runtime::spawn(async move {
+        let listen = |kind| signal(kind).ok();
+        let (Some(mut term), Some(mut int), Some(mut hangup)) =
+            (listen(SignalKind::terminate()), listen(SignalKind::interrupt()), listen(SignalKind::hangup()))
+        else {
+            return;
+        };
+        tokio::select! {
+            _ = term.recv() => {}
+            _ = int.recv() => {}
+            _ = hangup.recv() => {}
+        }
+        app.exit(0);
+    });
 }
 
 /// Hands files to the window, as if they were dropped on it.

@@ -66,6 +66,16 @@ story('reopening a chat about a document', (step, on) => {
     assert.ok(answer.prefilled < 40, `${answer.prefilled} tokens were read`);
   });
 
+  step('has it again after the system ended the program', async () => {
+    await on.desktop.terminate();
+    on.window = await CisternWindow.open(on.desktop);
+    await openFirst();
+    await on.window.ask('How many daughters are there?');
+    const answer = await on.window.answered();
+    assert.equal(answer.failure, null);
+    assert.ok(answer.prefilled < 40, `${answer.prefilled} tokens were read`);
+  });
+
   step('reads the document again where the file is damaged', async () => {
     await on.window.quit();
     const [file] = snapshots();

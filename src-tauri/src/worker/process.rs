@@ -45,6 +45,9 @@ impl Process {
     pub fn spawn(program: &Path, log: &Path) -> io::Result<Self> {
         let mut command = tokio::process::Command::new(program);
         command.arg("worker").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(log_to(log)).kill_on_drop(true);
+        // Ctrl+C in a terminal is for the window, which has the worker save what it holds first.
+        #[cfg(unix)]
+        command.process_group(0);
         #[cfg(windows)]
         command.creation_flags(0x0800_0000); // CREATE_NO_WINDOW: no console beside the window.
         let mut child = command.spawn()?;

@@ -102,6 +102,13 @@ export class Desktop {
     await this.#ended();
   }
 
+  /** Ends the window as a system does that shuts down. */
+  async terminate() {
+    const { pid } = this.processes().find(({ command }) => /-desktop$/.test(command[0]));
+    process.kill(pid, 'SIGTERM');
+    await this.#ended();
+  }
+
   async #ended() {
     await until(
       'window and worker have ended',
