@@ -20,6 +20,8 @@ mod instance;
 mod links;
 mod model_file;
 mod models;
+#[cfg(target_os = "linux")]
+mod paint;
 #[cfg(test)]
 mod security;
 mod settings;
@@ -38,6 +40,11 @@ fn main() -> ExitCode {
 // Kept out of `main`, so that nothing of it can be moved before the check of the processor.
 #[inline(never)]
 fn run() -> ExitCode {
+    #[cfg(target_os = "linux")]
+    // SAFETY: nothing has started a thread.
+    unsafe {
+        paint::choose();
+    }
     match window::run() {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

@@ -11,11 +11,14 @@ function render(token: Tokens.Generic, display: boolean): string {
   return `<${tag} class="math" data-math="${mode}" data-tex="${escape(tex)}">${escape(raw.trim())}</${tag}>`;
 }
 
-/** `$$ … $$` and `\[ … \]` on lines of their own. */
+/** `$$ … $$` and `\[ … \]` on lines of their own. What is asked is where they end a paragraph, so not beyond it. */
 const display: TokenizerAndRendererExtension = {
   name: 'displayMath',
   level: 'block',
-  start: (src) => /(?:^|\n) {0,3}(?:\$\$|\\\[)/.exec(src)?.index,
+  start: (src) => {
+    const end = src.indexOf('\n\n');
+    return /(?:^|\n) {0,3}(?:\$\$|\\\[)/.exec(end < 0 ? src : src.slice(0, end))?.index;
+  },
   tokenizer(src) {
     const match =
       /^ {0,3}\$\$((?:[^$]|\\\$)+?)\$\$ *(?:\n|$)/.exec(src) ??
