@@ -50,6 +50,31 @@ describe('answers are Markdown that can do no harm', () => {
   });
 });
 
+test('a long answer is the same whether it is read in pieces or at once', () => {
+  const parts = [
+    '## A heading',
+    'A paragraph with **bold**, `code` and $x^2$ in it, on\ntwo lines.',
+    '1. one\n\n2. two\n\n   more of two\n\n3. three',
+    '- a\n  - b\n    - c\n- d',
+    '| a | b |\n| --- | ---: |\n| 1 | 2 |',
+    '```rust\nfn main() {\n\n}\n```',
+    '> quoted\n>\n> twice',
+    '    indented\n\n    code',
+    '$$\ny = 2\n$$',
+    'Title\n---',
+    '---',
+  ];
+  for (let seed = 1; seed <= 12; seed += 1) {
+    const pick = (i: number) => parts[(i * i * 7 + i * seed) % parts.length] ?? '';
+    const list = Array.from({ length: 150 * seed }, (_, i) => `${i + 1}. item ${i}`).join('\n\n');
+    const fence = '```\n' + 'a line of code\n'.repeat(150 * seed) + '```';
+    const text = [...Array.from({ length: 200 }, (_, i) => pick(i)), list, 'x', fence].join('\n\n');
+    // With a reference in it, all of it is read at once.
+    const whole = html(`${text}\n\n[1]: https://example.org`);
+    expect(html(text), `seed ${seed}`).toBe(whole);
+  }
+});
+
 test('while an answer grows, finished blocks are not rendered again', () => {
   const blocks = new Blocks();
   const first = blocks.of('One.\n\nTwo')[0];

@@ -66,6 +66,9 @@ DOMPurify.addHook('uponSanitizeElement', (node, { tagName }) => {
   }
 });
 
+/** Letters of a long text that are read at once. */
+const PIECE = 4096;
+
 const REFERENCE = /^ {0,3}\[[^\]\n]+\]:/m;
 
 /** Turns a text into blocks. While it grows, only its end is read again, and only its last block rendered. */
@@ -85,16 +88,18 @@ export class Blocks {
     // What a reference stands for may be said anywhere: then everything is read again.
     const references = REFERENCE.test(text);
     if (references) this.#cache.clear();
-    const kept = !references && text.startsWith(this.#text) ? this.#settled() : [];
-    const from = kept.reduce((sum, token) => sum + token.raw.length, 0);
-    this.#tokens = [...kept, ...marked.lexer(text.slice(from))];
+    const grew = !references && text.startsWith(this.#text);
+    const tokens = grew ? settled(this.#tokens) : [];
+    let from = lengthOf(tokens);
+    // WebKit's time for a token grows with the text after it: a long text is read as if it came in piece by piece.
+    for (let piece = references ? text.length : PIECE; from + piece < text.length;) {
+      const done = settled(marked.lexer(text.slice(from, from + piece)));
+      tokens.push(...done);
+      from += lengthOf(done);
+      piece = done.length > 0 ? PIECE : 2 * piece;
+    }
+    this.#tokens = [...tokens, ...marked.lexer(text.slice(from))];
     this.#text = text;
-  }
-
-  /** The blocks that nothing that follows can change: all but the last, and what stands after it. */
-  #settled(): Token[] {
-    const last = this.#tokens.findLastIndex((token) => token.type !== 'space');
-    return this.#tokens.slice(0, Math.max(0, last));
   }
 
   #block(token: Token): Block {
@@ -105,6 +110,16 @@ export class Blocks {
     return block;
   }
 }
+
+/** The blocks that nothing that follows can change: all but the last, and a list before it, which may yet go on. */
+function settled(tokens: Token[]): Token[] {
+  const lastOf = (some: Token[]) => some.findLastIndex((token) => token.type !== 'space');
+  const rest = tokens.slice(0, Math.max(0, lastOf(tokens)));
+  const before = lastOf(rest);
+  return rest[before]?.type === 'list' ? rest.slice(0, before) : rest;
+}
+
+const lengthOf = (tokens: Token[]) => tokens.reduce((sum, { raw }) => sum + raw.length, 0);
 
 class Lazy implements Block {
   #html: string | undefined;
