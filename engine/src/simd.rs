@@ -68,11 +68,22 @@ mod vector {
         /// 16 more in byte `j` where bit `j` of `bits` is set.
         #[inline(always)]
         pub fn plus_sixteens(self, bits: u32) -> Self {
-            let (spread, mask) = avx2! {
-                let byte = _mm256_setr_epi64x(0, 0x0101_0101_0101_0101, 0x0202_0202_0202_0202, 0x0303_0303_0303_0303);
-                (_mm256_shuffle_epi8(_mm256_set1_epi32(bits as i32), byte), _mm256_set1_epi64x(BITS as i64))
-            };
+            let (spread, mask) = spread(bits);
             self.sixteens_where(spread, mask)
+        }
+
+        /// As words, 16 less in byte `j` where bit `j` of `bits` is not set, for bytes below 16.
+        #[inline(always)]
+        pub fn less_sixteens(self, bits: u32) -> Words {
+            let (spread, mask) = spread(bits);
+            let signed = avx2! {
+                let set = _mm256_cmpeq_epi8(_mm256_and_si256(spread, mask), mask);
+                _mm256_or_si256(self.0, _mm256_andnot_si256(set, _mm256_set1_epi8(-16)))
+            };
+            Words(avx2! {
+                let halves = [_mm256_castsi256_si128(signed), _mm256_extracti128_si256::<1>(signed)];
+                [_mm256_cvtepi8_epi16(halves[0]), _mm256_cvtepi8_epi16(halves[1])]
+            })
         }
 
         /// 16 more in every byte that has bit `bit` set in `bits`.
@@ -105,6 +116,15 @@ mod vector {
                 let halves = [_mm256_castsi256_si128(self.0), _mm256_extracti128_si256::<1>(self.0)];
                 [_mm256_cvtepu8_epi16(halves[0]), _mm256_cvtepu8_epi16(halves[1])]
             })
+        }
+    }
+
+    /// In byte `j` the bits that hold bit `j`, and which of them it is.
+    #[inline(always)]
+    fn spread(bits: u32) -> (__m256i, __m256i) {
+        avx2! {
+            let byte = _mm256_setr_epi64x(0, 0x0101_0101_0101_0101, 0x0202_0202_0202_0202, 0x0303_0303_0303_0303);
+            (_mm256_shuffle_epi8(_mm256_set1_epi32(bits as i32), byte), _mm256_set1_epi64x(BITS as i64))
         }
     }
 
@@ -321,6 +341,12 @@ mod plain {
             Self(std::array::from_fn(|j| self.0[j] | ((bits >> j & 1) as u8) << 4))
         }
 
+        /// As words, 16 less in byte `j` where bit `j` of `bits` is not set, for bytes below 16.
+        #[inline(always)]
+        pub fn less_sixteens(self, bits: u32) -> Words {
+            self.plus_sixteens(bits).words().minus(16)
+        }
+
         /// 16 more in every byte that has bit `bit` set in `bits`.
         #[inline(always)]
         pub fn plus_sixteens_at(self, bits: Self, bit: u32) -> Self {
@@ -497,6 +523,7 @@ mod tests {
                 Bytes::nibbles(half).words(),
                 Words::nibbles(half),
                 Bytes::nibbles(half).plus_sixteens($bits).words().minus(16),
+                Bytes::nibbles(half).less_sixteens($bits),
                 bytes.low().words().times([-128, 31]),
                 bytes.low().words().scaled(9, -12_345, 77),
                 signed,

@@ -109,7 +109,7 @@ impl Format for Q5_0 {
 
     #[inline(always)]
     fn each(&self, mut f: impl FnMut(usize, Words)) {
-        f(0, Bytes::nibbles(&self.qs).plus_sixteens(u32::from_le_bytes(self.high)).words().minus(16));
+        f(0, Bytes::nibbles(&self.qs).less_sixteens(u32::from_le_bytes(self.high)));
     }
 }
 

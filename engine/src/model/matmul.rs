@@ -141,41 +141,60 @@ fn one<F: Format>(weights: &[F], x: &[f32], n_out: usize) -> Vec<f32> {
 #[inline(always)]
 fn dot<F: Format>(weights: &[F], x: &Activations, sums: &[f32]) -> f32 {
     let (q, scales) = x.row(0);
-    let mut lanes = [Floats::zero(); CHAINS];
-    let mut offsets = [0f32; CHAINS];
-    // Blocks that take every chain as often as the others.
-    let step = CHAINS.div_ceil(F::PARTS);
-    let parts = |blocks: usize| blocks * F::PARTS;
-    let mut add = |weights: &[F], first: usize| {
+    let mut total = Total { lanes: [Floats::zero(); CHAINS], offsets: [0.0; CHAINS] };
+    // Blocks that take every chain as often as the others. All run side by side in pieces of a known size, so that no
+    // place in them needs a check.
+    let step = const { CHAINS.div_ceil(F::PARTS) };
+    let parts = const { CHAINS.div_ceil(F::PARTS) * F::PARTS };
+    let (weights, q) = (weights.chunks_exact(step), q.chunks_exact(parts));
+    let (scales, sums) = (scales.chunks_exact(parts), sums.chunks_exact(parts));
+    let rest = (weights.remainder(), q.remainder(), scales.remainder(), sums.remainder());
+    for (((weights, q), scales), sums) in weights.zip(q).zip(scales).zip(sums) {
+        total.add(weights, q, scales, sums);
+    }
+    total.add(rest.0, rest.1, rest.2, rest.3);
+    total.sum()
+}
+
+/// A dot product as it is added up.
+struct Total {
+    lanes: [Floats; CHAINS],
+    offsets: [f32; CHAINS],
+}
+
+impl Total {
+    /// The products of some blocks with the same parts of the activations.
+    #[inline(always)]
+    fn add<F: Format>(&mut self, weights: &[F], q: &[[i16; PART]], by: &[f32], sums: &[f32]) {
         for (b, block) in weights.iter().enumerate() {
-            prefetch(block);
-            let at = parts(first + b);
-            let (q, by, sums) = (&q[at..][..F::PARTS], &scales[at..][..F::PARTS], &sums[at..][..F::PARTS]);
+            let first = b * F::PARTS;
+            // The small blocks are shorter than what memory gives at once.
+            if F::PARTS > 1 || b % 2 == 0 {
+                prefetch(block);
+            }
             let (scales, offset) = block.scales();
             block.each(|i, w| {
-                let chain = (parts(b) + i) % CHAINS;
-                lanes[chain] = lanes[chain]
-                    .plus(Ints::zero().plus(w, Words::load(&q[i])).floats(), Floats::all(&(scales[i] * by[i])));
+                let chain = (first + i) % CHAINS;
+                let products = Ints::zero().plus(w, Words::load(&q[first + i])).floats();
+                self.lanes[chain] = self.lanes[chain].plus(products, Floats::all(&(scales[i] * by[first + i])));
             });
+            let sums = &sums[first..first + F::PARTS];
             if F::OFFSETS && F::PARTS == MOST_PARTS {
                 let (offset, sums) = (Floats::load(&offset), Floats::load(&sums.as_chunks().0[0]));
-                lanes[b % CHAINS] = lanes[b % CHAINS].plus(offset, sums);
+                self.lanes[b % CHAINS] = self.lanes[b % CHAINS].plus(offset, sums);
             } else if F::OFFSETS {
                 for i in 0..F::PARTS {
-                    let chain = (parts(b) + i) % CHAINS;
-                    offsets[chain] = offset[i].mul_add(sums[i], offsets[chain]);
+                    let chain = (first + i) % CHAINS;
+                    self.offsets[chain] = offset[i].mul_add(sums[i], self.offsets[chain]);
                 }
             }
         }
-    };
-    let whole = weights.chunks_exact(step);
-    let rest = whole.remainder();
-    for (i, weights) in whole.enumerate() {
-        add(weights, i * step);
     }
-    add(rest, weights.len() - rest.len());
-    let [a, b, c, d] = lanes;
-    a.and(b).and(c.and(d)).sum() + offsets.iter().sum::<f32>()
+
+    fn sum(self) -> f32 {
+        let [a, b, c, d] = self.lanes;
+        a.and(b).and(c.and(d)).sum() + self.offsets.iter().sum::<f32>()
+    }
 }
 
 /// Some rows of weights, unpacked: integers with one scale a row.
