@@ -1,13 +1,17 @@
 // @vitest-environment jsdom
 import { cleanup, configure, fireEvent, screen, waitFor, within } from '@testing-library/svelte';
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
+import { chooseLanguage } from '../../src/lib/i18n/language.svelte';
 import type { CompareRequest } from '../../src/lib/ipc/types';
 import { message, PreviewApi, type PreviewOptions } from '../preview/api';
 import { CACHE, OPTIONS } from '../preview/samples';
 import { open } from './open';
 
 configure({ asyncUtilTimeout: 10_000 });
-beforeEach(() => localStorage.clear());
+beforeEach(() => {
+  localStorage.clear();
+  chooseLanguage('system');
+});
 afterEach(cleanup);
 
 const GUIDE = {
@@ -213,4 +217,15 @@ describe('comparing caches', () => {
     expect(app.compare.open).toBe(true);
     await reach(['done', 'done']);
   });
+});
+
+test('a comparison that is refused is explained in the language of the window', async () => {
+  const { api } = await compareGuide();
+  chooseLanguage('zh');
+  api.compare = () =>
+    Promise.reject(
+      Object.assign(new Error('A comparison is still being answered.'), { code: 'compare_busy' }),
+    );
+  await fireEvent.click(screen.getByTestId('compare-run'));
+  await screen.findByText(/对比仍在进行/);
 });

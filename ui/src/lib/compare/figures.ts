@@ -1,6 +1,6 @@
 import type { CacheState, TurnStats } from '../ipc/types';
 import { t } from '../i18n';
-import { bytes, percent, speed } from '../text/format';
+import { bytes, fixed, percent, speed } from '../text/format';
 
 export interface Figure {
   id: keyof typeof t.compare.figure;
@@ -49,5 +49,5 @@ export function figures(cache: CacheState | null, stats: TurnStats | null): Figu
 }
 
 export function seconds(s: number): string {
-  return `${s.toFixed(s < 9.95 ? 2 : 1)} s`;
+  return t.common.seconds(fixed(s, s < 9.95 ? 2 : 1));
 }

@@ -41,6 +41,10 @@ export class App {
   dragging = $state(false);
   settingsOpen = $state(false);
   shortcutsOpen = $state(false);
+  /** Keys are for the dialog then, not for what lies under it. */
+  readonly dialogOpen = $derived.by(
+    () => this.settingsOpen || this.shortcutsOpen || this.compare.open,
+  );
   modelsOpen = $state(false);
   /** Index of the message that the heatmap asked for; `n` rises so that asking twice works. */
   reveal = $state.raw<{ message: number; n: number } | null>(null);

@@ -7,7 +7,7 @@ import {
 } from '../compare/columns';
 import { comparisonMarkdown } from '../compare/markdown';
 import { t } from '../i18n';
-import { asApiError, type Api } from '../ipc/api';
+import type { Api } from '../ipc/api';
 import type {
   ApiError,
   CacheOptions,
@@ -144,7 +144,7 @@ export class Compare {
       const kept = await this.api.lastComparison(chat);
       if (kept && this.#place === chat && !this.running) this.#restore(kept, draft.trim() === '');
     } catch (error) {
-      this.toasts.error(asApiError(error).message);
+      this.toasts.error(error);
     }
   }
 
@@ -217,7 +217,7 @@ export class Compare {
     } catch (error) {
       this.running = false;
       this.#kept = [];
-      this.toasts.error(asApiError(error).message);
+      this.toasts.error(error);
     }
   }
 
@@ -228,7 +228,7 @@ export class Compare {
       await this.api.stopComparison();
     } catch (error) {
       this.stopping = false;
-      this.toasts.error(asApiError(error).message);
+      this.toasts.error(error);
     }
   }
 
