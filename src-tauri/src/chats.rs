@@ -89,7 +89,8 @@ impl Store {
     }
 }
 
-fn now_ms() -> i64 {
+/// Milliseconds since 1970.
+pub fn now_ms() -> i64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     i64::try_from(now.as_millis()).unwrap_or(i64::MAX)
 }

@@ -5,7 +5,6 @@
 //! its sessions and hands on the rest.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use engine::protocol::{
     CacheOptions, Event, FinishReason, Message, PolicyName, Request, Sampling, SessionId, TurnStats, WorkerMemory,
@@ -14,8 +13,8 @@ use tokio::sync::mpsc;
 
 use crate::answers::answerable;
 use crate::api::{ApiError, AppEvent, CompareRequest, CompareStarted, ComparedColumn, Comparison, Status};
-use crate::chats::Store;
 use crate::chats::comparisons as kept;
+use crate::chats::{Store, now_ms};
 use crate::error::Problem;
 use crate::events::{Outbox, session_of};
 use crate::gauge::Meter;
@@ -315,9 +314,4 @@ fn session(id: &str, column: usize) -> SessionId {
 fn held(tokens: u32, options: &CacheOptions) -> u64 {
     let most = if options.policy == PolicyName::Full { None } else { options.budget };
     u64::from(most.map_or(tokens, |budget| tokens.min(budget)))
-}
-
-fn now_ms() -> i64 {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    i64::try_from(now.as_millis()).unwrap_or(i64::MAX)
 }

@@ -35,7 +35,7 @@ impl Meter {
     /// One reading. `memory` is what the worker last said of itself.
     pub fn read(&mut self, worker: &Seen, memory: &WorkerMemory) -> Gauge {
         match &worker.device {
-            Some(device) if device.kind == "cuda" => {
+            Some(device) if worker.is_on_gpu() => {
                 let measured = self.vram(worker.pid, &device.name, memory);
                 gauge(GaugeKind::Vram, device.name.clone(), measured, memory)
             }

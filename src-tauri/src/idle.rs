@@ -48,22 +48,16 @@ mod tests {
     use tokio::time::timeout;
 
     use super::*;
-    use crate::chats::Store;
-    use crate::events::Outbox;
-    use crate::worker::tests::{Scripted, send};
+    use crate::desk::Desk;
+    use crate::worker::tests::send;
 
     #[tokio::test]
     async fn only_a_model_that_was_not_used_for_so_long_rests_and_only_where_that_is_wanted() {
-        let scripted = Scripted::new(&["healthy"]);
-        let store = Store::open(&scripted.folder.path().join("chats.db")).unwrap();
-        let log = scripted.folder.path().join("worker.log");
-        let (worker, notices) = Worker::start(scripted.find(), Some(scripted.model()), log);
-        let folder = scripted.folder.path().join("snapshots");
-        let snapshots = Snapshots::new(folder, store.clone(), worker.clone()).unwrap();
-        let answers = Answers::start(store, Outbox::new(), worker.clone(), snapshots.clone(), notices);
+        let desk = Desk::new("healthy");
+        let worker = &desk.worker;
         let (set, settings) = watch::channel(ShellSettings::default());
         let minute = Duration::from_millis(200);
-        tokio::spawn(rest_when_idle(worker.clone(), answers, snapshots, settings, minute));
+        tokio::spawn(rest_when_idle(worker.clone(), desk.answers.clone(), desk.snapshots.clone(), settings, minute));
 
         worker.settled().await;
         sleep(minute * 3).await;

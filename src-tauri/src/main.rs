@@ -10,6 +10,8 @@ mod bindings;
 mod chats;
 mod commands;
 mod compare;
+#[cfg(test)]
+mod desk;
 mod documents;
 mod error;
 mod events;

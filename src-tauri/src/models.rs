@@ -86,7 +86,7 @@ impl Models {
     /// # Errors
     /// When the catalogue does not know the model, or the person forbade the network.
     pub fn fetch(&self, id: &str) -> Result<(), Problem> {
-        let entry = Catalog::builtin().get(id).ok_or_else(|| Problem::NoSuchModel(id.to_owned()))?;
+        let entry = listed(id)?;
         if self.settings.now().offline {
             return Err(Problem::Offline);
         }
@@ -122,7 +122,7 @@ impl Models {
     /// # Errors
     /// When the catalogue does not know the model, or the file system refuses.
     pub fn cancel(&self, id: &str) -> Result<(), Problem> {
-        let entry = Catalog::builtin().get(id).ok_or_else(|| Problem::NoSuchModel(id.to_owned()))?;
+        let entry = listed(id)?;
         if let Some(download) = self.lock().get_mut(id) {
             download.give_up = true;
             download.cancel.cancel();
@@ -201,6 +201,10 @@ pub fn in_catalogue(path: &Path) -> bool {
 /// The catalogue's name for a file name: that in a file's metadata is often a training run's.
 pub fn catalogue_name(file: &str) -> Option<&'static str> {
     Catalog::builtin().entries().iter().find(|entry| entry.file == file).map(|entry| entry.name.as_str())
+}
+
+fn listed(id: &str) -> Result<&'static Entry, Problem> {
+    Catalog::builtin().get(id).ok_or_else(|| Problem::NoSuchModel(id.to_owned()))
 }
 
 fn fresh(entry: &Entry) -> FetchState {

@@ -1,41 +1,11 @@
-use std::sync::Mutex as Plain;
-
 use engine::protocol::{CacheOptions, Document, Sampling};
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 
 use super::*;
 use crate::api::Attachment;
-use crate::worker::tests::Scripted;
-
-/// The shell without its window: real database, real process, and what the window would hear.
-struct Desk {
-    scripted: Scripted,
-    store: Store,
-    worker: Worker,
-    answers: Answers,
-    snapshots: Snapshots,
-    heard: Arc<Plain<Vec<AppEvent>>>,
-}
+use crate::desk::{Desk, soon};
 
 impl Desk {
-    fn new(manners: &str) -> Self {
-        let scripted = Scripted::new(&[manners]);
-        let store = Store::open(&scripted.folder.path().join("chats.db")).unwrap();
-        let outbox = Outbox::new();
-        let heard = Arc::new(Plain::new(Vec::new()));
-        let into = Arc::clone(&heard);
-        outbox.subscribe(Box::new(move |batch| {
-            into.lock().unwrap().extend(batch);
-            true
-        }));
-        let log = scripted.folder.path().join("worker.log");
-        let (worker, notices) = Worker::start(scripted.find(), Some(scripted.model()), log);
-        let folder = scripted.folder.path().join("snapshots");
-        let snapshots = Snapshots::new(folder, store.clone(), worker.clone()).unwrap();
-        let answers = Answers::start(store.clone(), outbox, worker.clone(), snapshots.clone(), notices);
-        Self { scripted, store, worker, answers, snapshots, heard }
-    }
-
     /// Opens the model again, and waits until everyone knows.
     async fn reload(&self) {
         self.heard.lock().unwrap().clear();
@@ -50,16 +20,6 @@ impl Desk {
         self.heard.lock().unwrap().clear();
         self.answers.open(chat.to_owned()).await.unwrap()
     }
-}
-
-async fn soon(mut holds: impl AsyncFnMut() -> bool) {
-    timeout(Duration::from_secs(20), async {
-        while !holds().await {
-            sleep(Duration::from_millis(5)).await;
-        }
-    })
-    .await
-    .expect("within 20 seconds");
 }
 
 fn is_end(event: &AppEvent) -> bool {

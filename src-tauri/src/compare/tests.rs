@@ -1,53 +1,13 @@
-use std::time::Duration;
-
 use engine::protocol::{Document, Role};
-use tokio::time::{sleep, timeout};
 
 use super::*;
-use crate::answers::Answers;
 use crate::api::{Attachment, Question};
 use crate::chats;
-use crate::snapshots::Snapshots;
-use crate::worker::tests::Scripted;
-
-/// The shell without its window: real database, real process, and what the window would hear.
-struct Desk {
-    _scripted: Scripted,
-    store: Store,
-    worker: Worker,
-    answers: Answers,
-    comparisons: Comparisons,
-    heard: Arc<Mutex<Vec<AppEvent>>>,
-}
+use crate::desk::{Desk, soon};
 
 impl Desk {
-    fn new(manners: &str) -> Self {
-        let scripted = Scripted::new(&[manners]);
-        let store = Store::open(&scripted.folder.path().join("chats.db")).unwrap();
-        let outbox = Outbox::new();
-        let heard = Arc::new(Mutex::new(Vec::new()));
-        let into = Arc::clone(&heard);
-        outbox.subscribe(Box::new(move |batch| {
-            into.lock().unwrap().extend(batch);
-            true
-        }));
-        let log = scripted.folder.path().join("worker.log");
-        let (worker, notices) = Worker::start(scripted.find(), Some(scripted.model()), log);
-        let (comparisons, notices) = Comparisons::start(store.clone(), outbox.clone(), worker.clone(), notices);
-        let snapshots =
-            Snapshots::new(scripted.folder.path().join("snapshots"), store.clone(), worker.clone()).unwrap();
-        let answers = Answers::start(store.clone(), outbox, worker.clone(), snapshots, notices);
-        Self { _scripted: scripted, store, worker, answers, comparisons, heard }
-    }
-
     async fn soon(&self, mut holds: impl FnMut(&[AppEvent]) -> bool) {
-        timeout(Duration::from_secs(20), async {
-            while !holds(&self.heard.lock().unwrap()) {
-                sleep(Duration::from_millis(5)).await;
-            }
-        })
-        .await
-        .expect("within 20 seconds");
+        soon(async || holds(&self.heard.lock().unwrap())).await;
     }
 
     async fn over(&self) {

@@ -1,6 +1,7 @@
 import DOMPurify, { type Config } from 'dompurify';
 import { Marked, type Token, type Tokens } from 'marked';
 import { t } from '../i18n';
+import { escape } from './escape';
 import { mathExtensions } from './math';
 
 /** A top-level block of Markdown as safe HTML, made when it is first asked for. */
@@ -132,12 +133,4 @@ class Lazy implements Block {
   get html(): string {
     return (this.#html ??= this.render());
   }
-}
-
-function escape(text: string): string {
-  return text
-    .replaceAll('&', '&amp;')
-    .replaceAll('<', '&lt;')
-    .replaceAll('>', '&gt;')
-    .replaceAll('"', '&quot;');
 }

@@ -1,4 +1,5 @@
 import type { TokenizerAndRendererExtension, Tokens } from 'marked';
+import { escape } from './escape';
 
 interface MathToken extends Tokens.Generic {
   tex: string;
@@ -45,11 +46,3 @@ const inline: TokenizerAndRendererExtension = {
 };
 
 export const mathExtensions = [display, inline];
-
-function escape(text: string): string {
-  return text
-    .replaceAll('&', '&amp;')
-    .replaceAll('<', '&lt;')
-    .replaceAll('>', '&gt;')
-    .replaceAll('"', '&quot;');
-}
