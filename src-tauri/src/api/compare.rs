@@ -11,6 +11,8 @@ use super::{ApiError, Attachment};
 pub struct CompareRequest {
     /// The chat whose history stands before the question; `null` begins without one.
     pub chat: Option<String>,
+    /// System prompt of a new chat, as its first question would take it; a chat has its own.
+    pub system: String,
     /// Whether the chat's last question is asked again, with what stood before it; `text` is then only shown.
     pub again: bool,
     /// What is asked.

@@ -13,7 +13,11 @@ pub fn conversation(db: &Connection, request: &CompareRequest) -> Result<Vec<Mes
             super::find(db, chat)?;
             super::leaf(db, chat)?.map_or_else(|| Ok(Vec::new()), |leaf| super::conversation(db, leaf))?
         }
-        None => Vec::new(),
+        None => {
+            let system = request.system.trim();
+            let message = |text: &str| Message { role: Role::System, text: text.to_owned(), documents: Vec::new() };
+            Some(system).filter(|system| !system.is_empty()).map(message).into_iter().collect()
+        }
     };
     let documents = request.documents.iter().map(|attachment| attachment.document.clone());
     if request.again {

@@ -56,6 +56,7 @@ fn budget(tokens: u32) -> CacheOptions {
 fn request(chat: Option<&str>, columns: &[CacheOptions]) -> CompareRequest {
     CompareRequest {
         chat: chat.map(str::to_owned),
+        system: String::new(),
         again: false,
         text: "Which one?".to_owned(),
         documents: Vec::new(),
@@ -105,13 +106,15 @@ async fn a_new_chat_is_compared_with_its_documents_and_leaves_no_chat_behind() {
     let desk = Desk::new("healthy");
     let document = Document { name: "guide.pdf".to_owned(), pages: vec!["One".to_owned()] };
     let attached = CompareRequest {
+        system: " Answer in one word. ".to_owned(),
         documents: vec![Attachment { document: document.clone(), tokens: 1, file: None }],
         ..request(None, &[full(), budget(64), budget(128)])
     };
     let asked = attached.clone();
     let messages = desk.store.run(move |db| kept::conversation(db, &asked)).await.unwrap();
     let question = Message { role: Role::User, text: "Which one?".to_owned(), documents: vec![document] };
-    assert_eq!(messages, [question]);
+    let system = Message { role: Role::System, text: "Answer in one word.".to_owned(), documents: vec![] };
+    assert_eq!(messages, [system, question], "as the chat would begin");
     assert_eq!(desk.comparisons.begin(attached).await.unwrap().sessions.len(), 3);
     desk.over().await;
     assert!(desk.store.run(|db| chats::chats(db)).await.unwrap().is_empty());

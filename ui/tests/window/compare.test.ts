@@ -79,6 +79,16 @@ describe('comparing caches', () => {
     expect(screen.getAllByTestId('assistant-message')).toHaveLength(1);
   });
 
+  test('a new chat is compared with the system prompt that it would begin with', async () => {
+    const { api, app } = await open();
+    app.prefs.systemPrompt = 'Answer in one word.';
+    await fireEvent.click(screen.getByTestId('open-compare'));
+    await type('compare-question', 'Which one?');
+    await fireEvent.click(screen.getByTestId('compare-run'));
+    await reach(['done', 'done']);
+    expect(requests(api)[0]).toMatchObject({ chat: null, system: 'Answer in one word.' });
+  });
+
   test('takes along what is typed, with Ctrl+Shift+C and with the button', async () => {
     await open();
     await fireEvent.input(screen.getByTestId('composer'), { target: { value: 'And then?' } });

@@ -195,6 +195,7 @@ export class Compare {
     try {
       const { id, sessions } = await this.api.compare({
         chat,
+        system: this.prefs.systemPrompt,
         again,
         text: question,
         documents: ready.map((item) => ({

@@ -11,6 +11,10 @@ export type CompareRequest = {
  */
 chat: string | null, 
 /**
+ * System prompt of a new chat, as its first question would take it; a chat has its own.
+ */
+system: string, 
+/**
  * Whether the chat's last question is asked again, with what stood before it; `text` is then only shown.
  */
 again: boolean, 
