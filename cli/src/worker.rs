@@ -1,7 +1,7 @@
 //! `cistern worker`: the engine behind a pipe.
 //!
-//! Three kinds of thread: this one reads commands and answers what can be answered at once, one thread owns
-//! the model and works through everything else in order, and one reports memory.
+//! Four kinds of thread: this one reads commands and answers what can be answered at once, one thread owns
+//! the model and works through everything else in order, one writes a chat's file, and one reports memory.
 
 use std::collections::HashMap;
 use std::io::{self, BufReader, BufWriter, Stdout};
@@ -21,6 +21,10 @@ use engine::protocol::{
 use engine::session::{Control, Session};
 use engine::tokenizer::Special;
 
+mod saving;
+
+use saving::Saving;
+
 /// Memory is reported this often while the engine works.
 const MEMORY_EVERY: Duration = Duration::from_secs(1);
 
@@ -37,7 +41,7 @@ pub fn run() -> ExitCode {
     let (jobs, queue) = mpsc::channel();
     thread::spawn({
         let shared = shared.clone();
-        move || Engine { shared, model: None, sessions: HashMap::new() }.work(&queue)
+        move || Engine { shared, model: None, sessions: HashMap::new(), saving: None }.work(&queue)
     });
     thread::spawn({
         let shared = shared.clone();
@@ -209,6 +213,7 @@ struct Engine {
     shared: Arc<Shared>,
     model: Option<Arc<Model>>,
     sessions: HashMap<SessionId, Session>,
+    saving: Option<Saving>,
 }
 
 impl Engine {
@@ -223,6 +228,9 @@ impl Engine {
 
     fn run(&mut self, id: u64, request: Request) {
         let shared = self.shared.clone();
+        if let Some(saving) = self.saving.take_if(|saving| !saving.allows(&request)) {
+            self.sessions.extend([saving.end()]);
+        }
         match request {
             Request::Load { path } => {
                 self.unload();
@@ -242,11 +250,11 @@ impl Engine {
                 give_back_memory();
                 shared.report(Some(id), Event::Accepted);
             }
-            Request::Save { session, path } => match self.sessions.get_mut(&session) {
-                Some(open) => match open.save(&path) {
-                    Ok(()) => shared.report(Some(id), Event::Accepted),
-                    Err(error) => shared.fail(Some(id), Some(session), &error),
-                },
+            Request::Save { session, path } => match self.sessions.remove_entry(&session) {
+                Some(open) => {
+                    let bytes = lock(&shared.kv_bytes).get(&session).map_or(0, |(hot, store)| hot + store);
+                    self.saving = Some(Saving::begin(id, open, bytes, path, shared));
+                }
                 None => shared.fail(Some(id), Some(session), &Error::Empty),
             },
             Request::Restore { session, path, messages } => match self.restore(&session, &path, &messages) {

@@ -55,6 +55,11 @@ pub fn free_memory(device: &Device) -> Option<u64> {
     }
 }
 
+/// Free bytes of the host's memory; `None` where they cannot be read.
+pub fn free_host_memory() -> Option<u64> {
+    free_memory(&Device::Cpu)
+}
+
 /// Resident bytes of this process; `None` where they cannot be read.
 pub fn resident_memory() -> Option<u64> {
     let pid = sysinfo::get_current_pid().ok()?;
