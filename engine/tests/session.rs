@@ -8,11 +8,13 @@ mod common;
 use std::sync::Arc;
 
 use base64::Engine as _;
+use engine::context::Context;
 use engine::model::Model;
 use engine::protocol::{
     CacheOptions, CacheState, Document, Event, FinishReason, Message, PolicyName, PrefillMode, Role, Sampling, SpanKind,
 };
 use engine::session::{Answer, Control, Session};
+use engine::tokenizer::Special;
 
 fn message(role: Role, text: &str) -> Message {
     Message { role, text: text.into(), documents: Vec::new() }
@@ -117,6 +119,36 @@ fn hot_bytes_stay_within_budget_and_one_chunk_whatever_the_length() {
 }
 
 #[test]
+fn ollama_17427_one_token_over_the_budget_evicts_no_more_than_evict_every() {
+    const BUDGET: usize = 128;
+    let streaming = CacheOptions { prefill: PrefillMode::Streaming, ..options(PolicyName::H2o, BUDGET as u32) };
+    let ids = common::starter().tokenizer.encode(common::novel(), Special::AsText);
+    let held = |context: &Context| -> Vec<usize> {
+        context.cache().positions().iter().flatten().map(|positions| positions.len()).collect()
+    };
+    // A prompt that is one too long loses one.
+    let mut context = Context::new(common::starter(), &streaming).unwrap();
+    context.prefill(&ids[..BUDGET + 1]).unwrap();
+    assert!(held(&context).iter().all(|&entries| entries == BUDGET));
+
+    // An answer that grows past the budget loses what is over it, now and then.
+    let every = streaming.evict_every as usize;
+    let mut before = held(&context);
+    let mut evictions = 0;
+    for &id in &ids[BUDGET + 1..BUDGET + 1 + 3 * every] {
+        context.step(id).unwrap();
+        let now = held(&context);
+        for (before, now) in before.iter().zip(&now) {
+            assert!((BUDGET..BUDGET + every).contains(now), "{now} entries are held");
+            assert!(before + 1 - now <= every, "{} went at once", before + 1 - now);
+        }
+        evictions += usize::from(now[0] < before[0]);
+        before = now;
+    }
+    assert_eq!(evictions, 3);
+}
+
+#[test]
 fn moving_the_budget_down_while_it_writes_evicts_at_once_and_frees_the_bytes() {
     let model = common::starter();
     let options = options(PolicyName::H2o, 1024);
@@ -205,6 +237,32 @@ fn spans_cover_the_context_and_name_pages_and_turns() {
     let ids = chat.control.ids(page.start..page.end).unwrap();
     let model = common::starter();
     assert_eq!(model.tokenizer.decode(&ids).trim(), format!("[Page 2]\n{}", novel[400..800].trim()));
+}
+
+#[test]
+fn open_webui_3556_every_page_is_read_to_its_last_word_however_small_the_budget() {
+    let options = options(PolicyName::H2o, 128);
+    let mut chat = Chat::new(common::starter(), &options);
+    let words: Vec<&str> = common::novel().split_whitespace().take(1_500).collect();
+    let pages: Vec<String> = words.chunks(50).map(|words| words.join(" ")).collect();
+    let pages: Vec<&str> = pages.iter().map(String::as_str).collect();
+    let answer = chat.send(&[about(&pages, "What happens in all?")], &options, 4);
+    let Some(Event::Layout { spans, .. }) = chat.events.iter().find(|event| matches!(event, Event::Layout { .. }))
+    else {
+        panic!("no layout was sent");
+    };
+    let model = common::starter();
+    let read: Vec<String> = spans
+        .iter()
+        .filter(|span| matches!(span.kind, SpanKind::Page { .. }))
+        .map(|span| model.tokenizer.decode(&chat.control.ids(span.start..span.end).unwrap()))
+        .collect();
+    assert_eq!(read.len(), 30);
+    for (i, (read, page)) in read.iter().zip(&pages).enumerate() {
+        assert_eq!(read.trim(), format!("[Page {}]\n{page}", i + 1));
+    }
+    let prompt = chat.session.context().cache().n_seen() - answer.stats.generated;
+    assert!(answer.stats.prefilled.abs_diff(prompt) <= 1, "{} of {prompt} tokens were read", answer.stats.prefilled);
 }
 
 #[test]

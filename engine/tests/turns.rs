@@ -63,6 +63,41 @@ fn editing_or_branching_at_any_message_reads_only_what_is_new() {
 }
 
 #[test]
+fn jan_5913_editing_branching_and_writing_anew_keep_to_the_same_budget() {
+    let options = options(160);
+    let (mut session, _) = session(160);
+    let (most_while_writing, most_while_reading) = (160 + options.evict_every, 160 + options.evict_every + 128);
+    let mut send = |messages: &[Message]| {
+        let mut writing = false;
+        let answer = session.send(messages, &options, &greedy(), 80, &mut |event| match event {
+            Event::Token { .. } => writing = true,
+            Event::Cache { state, .. } => {
+                let most = if writing { most_while_writing } else { most_while_reading };
+                assert_eq!(state.budget, 160);
+                assert!(state.hot_entries <= most, "{} entries are held", state.hot_entries);
+            }
+            _ => {}
+        });
+        let cache = session.context().cache();
+        assert!(cache.n_seen() > 500);
+        assert!(cache.hot_entries() <= most_while_writing, "{} entries stay", cache.hot_entries());
+        answer.unwrap()
+    };
+    let mut messages = vec![opening("Who is Bingley?")];
+    let first = send(&messages);
+    messages.extend([assistant(&first.text), user("And Mrs. Bennet?")]);
+    send(&messages);
+    // The same answer anew, three times over.
+    for _ in 0..3 {
+        send(&messages);
+    }
+    messages[2] = user("And what do they want of him?");
+    send(&messages);
+    send(&[opening("Where is Netherfield Park?")]);
+    send(&messages);
+}
+
+#[test]
 fn an_answer_that_ended_early_goes_on_as_if_it_had_not() {
     let options = options(160);
     let question = opening("Who is Bingley?");
