@@ -92,9 +92,7 @@ fn main() -> io::Result<()> {
                         std::process::abort();
                     }
                 }
-                let (kept, forgotten, pinned) = (Vec::new(), Vec::new(), Vec::new());
-                let state = CacheState { hot_bytes: 400, ..CacheState::default() };
-                say(None, Event::Cache { session: session.clone(), state, kept, forgotten, pinned })?;
+                say(None, cache_of(session.clone()))?;
                 let stats = TurnStats { generated: 4, ..TurnStats::default() };
                 say(None, Event::Finished { session, reason: FinishReason::Eos, stats })?;
             }
@@ -110,8 +108,10 @@ fn main() -> io::Result<()> {
             }
             Request::Restore { session, path, .. } => match std::fs::read_to_string(path) {
                 Ok(saved) if saved == session => {
-                    restored.insert(session);
+                    restored.insert(session.clone());
                     say(Some(id), Event::Accepted)?;
+                    say(None, Event::Layout { session: session.clone(), n_tokens: 9, reused: 9, spans: Vec::new() })?;
+                    say(None, cache_of(session))?;
                 }
                 _ => {
                     let (code, message) = ("snapshot".into(), "It is damaged".into());
@@ -128,4 +128,9 @@ fn main() -> io::Result<()> {
         }
     }
     Ok(())
+}
+
+fn cache_of(session: String) -> Event {
+    let (kept, forgotten, pinned) = (Vec::new(), Vec::new(), Vec::new());
+    Event::Cache { session, state: CacheState { hot_bytes: 400, ..CacheState::default() }, kept, forgotten, pinned }
 }

@@ -359,8 +359,9 @@ impl Answers {
                 self.tell(event);
             }
             Event::Cache { session, state, .. } => {
-                self.snapshots.measured(session, state.hot_bytes + state.store_bytes);
+                let (session, bytes) = (session.clone(), state.hot_bytes + state.store_bytes);
                 self.tell(event);
+                self.snapshots.measured(&session, bytes);
             }
             Event::Layout { .. }
             | Event::Prefill { .. }

@@ -9,8 +9,10 @@ use serde::{Deserialize, Serialize};
 use ts_rs::TS;
 
 mod compare;
+mod snapshots;
 
 pub use compare::{CompareRequest, CompareStarted, ComparedColumn, Comparison};
+pub use snapshots::{SnapshotUse, SnapshotWork};
 
 /// The program itself.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS)]
@@ -64,6 +66,13 @@ pub enum AppEvent {
     Opened {
         /// Documents to attach, models to open.
         paths: Vec<String>,
+    },
+    /// A chat's file is being read or written, or no longer.
+    Snapshot {
+        /// The chat.
+        chat: String,
+        /// `null` once it is over, however it went.
+        work: Option<SnapshotWork>,
     },
     /// The last column of a comparison has ended, its memory is free, and the result is kept.
     CompareEnded {
@@ -449,19 +458,6 @@ pub struct PickedFile {
     /// Size in bytes.
     #[ts(type = "number")]
     pub bytes: u64,
-}
-
-/// Caches of chats that are kept on the disk.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS)]
-pub struct SnapshotUse {
-    /// Chats that have one.
-    pub chats: u32,
-    /// What they take.
-    #[ts(type = "number")]
-    pub bytes: u64,
-    /// What they may take; 0 keeps none.
-    #[ts(type = "number")]
-    pub limit: u64,
 }
 
 /// What every failed command returns.

@@ -40,7 +40,7 @@ impl Desk {
         let log = scripted.folder.path().join("worker.log");
         let (worker, notices) = Worker::start(scripted.find(), Some(scripted.model()), log);
         let folder = scripted.folder.path().join("snapshots");
-        let snapshots = Snapshots::new(folder, store.clone(), worker.clone()).unwrap();
+        let snapshots = Snapshots::new(folder, store.clone(), outbox.clone(), worker.clone()).unwrap();
         let (comparisons, notices) = Comparisons::start(store.clone(), outbox.clone(), worker.clone(), notices);
         let answers = Answers::start(store.clone(), outbox, worker.clone(), snapshots.clone(), notices);
         Self { scripted, store, worker, answers, comparisons, snapshots, heard }

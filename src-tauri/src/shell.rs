@@ -98,7 +98,7 @@ impl Shell {
         let find = Arc::new(move || program::candidates(&folder));
         let (worker, notices) = Worker::start(find, model, places.worker_log());
         outbox.push(AppEvent::Status { status: Status::Starting });
-        let snapshots = Snapshots::new(places.data.join("snapshots"), store.clone(), worker.clone())?;
+        let snapshots = Snapshots::new(places.data.join("snapshots"), store.clone(), outbox.clone(), worker.clone())?;
         let (comparisons, notices) = Comparisons::start(store.clone(), outbox.clone(), worker.clone(), notices);
         let answers = Answers::start(store.clone(), outbox.clone(), worker.clone(), snapshots.clone(), notices);
         tokio::spawn(purge(store.clone(), snapshots.clone(), documents.clone()));

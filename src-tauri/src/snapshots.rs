@@ -11,9 +11,10 @@ use std::time::{Duration, SystemTime};
 use engine::protocol::{Message, Request, SessionId};
 use tokio::time::{Instant, sleep, timeout_at};
 
-use crate::api::SnapshotUse;
+use crate::api::{AppEvent, SnapshotUse, SnapshotWork};
 use crate::chats::{self, Store};
 use crate::error::Problem;
+use crate::events::Outbox;
 use crate::worker::{Worker, answer};
 
 /// A chat that nothing has happened in for so long is saved.
@@ -35,6 +36,7 @@ const EXTENSION: &str = "snapshot";
 pub struct Snapshots {
     folder: PathBuf,
     store: Store,
+    outbox: Outbox,
     worker: Worker,
     /// What the worker holds now.
     held: Arc<Mutex<HashMap<SessionId, Held>>>,
@@ -52,12 +54,14 @@ struct Held {
     saved: u64,
     /// A turn is under way.
     busy: bool,
+    /// What the worker has been asked to do with its file.
+    work: Option<SnapshotWork>,
     used: Instant,
 }
 
 impl Held {
     fn new(busy: bool) -> Self {
-        Self { bytes: 0, changes: 0, saved: 0, busy, used: Instant::now() }
+        Self { bytes: 0, changes: 0, saved: 0, busy, work: None, used: Instant::now() }
     }
 }
 
@@ -66,9 +70,9 @@ impl Snapshots {
     ///
     /// # Errors
     /// When it cannot be made.
-    pub fn new(folder: PathBuf, store: Store, worker: Worker) -> Result<Self, Problem> {
+    pub fn new(folder: PathBuf, store: Store, outbox: Outbox, worker: Worker) -> Result<Self, Problem> {
         std::fs::create_dir_all(&folder).map_err(|error| Problem::Folder { path: folder.clone(), error })?;
-        Ok(Self { folder, store, worker, held: Arc::default(), shown: Arc::default() })
+        Ok(Self { folder, store, outbox, worker, held: Arc::default(), shown: Arc::default() })
     }
 
     /// The window shows this chat now.
@@ -97,8 +101,36 @@ impl Snapshots {
         }
         held.insert(session.to_owned(), Held::new(false));
         touch(&path);
-        let (session, messages) = (session.to_owned(), messages.to_vec());
-        drop(self.worker.submit(Request::Restore { session, path, messages }));
+        let request = Request::Restore { session: session.to_owned(), path, messages: messages.to_vec() };
+        let reply = self.worker.submit(request);
+        self.begin_work(&mut held, session, SnapshotWork::Restoring);
+        let (this, session) = (self.clone(), session.to_owned());
+        tokio::spawn(async move {
+            // Where it is not refused, the state of the cache follows, and is the end of it.
+            if answer(reply).await.is_err() {
+                this.end_work(&session, SnapshotWork::Restoring);
+            }
+        });
+    }
+
+    fn begin_work(&self, held: &mut HashMap<SessionId, Held>, session: &str, work: SnapshotWork) {
+        if let Some(entry) = held.get_mut(session) {
+            entry.work = Some(work);
+            self.tell(session, Some(work));
+        }
+    }
+
+    fn end_work(&self, session: &str, work: SnapshotWork) {
+        if let Some(entry) = self.lock().get_mut(session)
+            && entry.work == Some(work)
+        {
+            entry.work = None;
+            self.tell(session, None);
+        }
+    }
+
+    fn tell(&self, session: &str, work: Option<SnapshotWork>) {
+        self.outbox.push(AppEvent::Snapshot { chat: session.to_owned(), work });
     }
 
     /// The worker is about to be given a turn of this chat.
@@ -132,16 +164,23 @@ impl Snapshots {
         if let Some(entry) = self.lock().get_mut(session) {
             entry.bytes = bytes;
         }
+        self.end_work(session, SnapshotWork::Restoring);
     }
 
     /// The worker holds nothing any more.
     pub fn lost(&self) {
-        self.lock().clear();
+        for (session, entry) in self.lock().drain() {
+            if entry.work.is_some() {
+                self.tell(&session, None);
+            }
+        }
     }
 
     /// The worker is about to hold nothing of this chat any more.
     pub fn forget(&self, session: &str) {
-        self.lock().remove(session);
+        if self.lock().remove(session).is_some_and(|entry| entry.work.is_some()) {
+            self.tell(session, None);
+        }
     }
 
     /// Saves what has changed, before the model goes or the program ends; what is not done by `until` is left.
@@ -165,8 +204,12 @@ impl Snapshots {
             return;
         }
         let request = Request::Save { session: session.to_owned(), path: self.file(session) };
+        let reply = self.worker.submit(request);
+        self.begin_work(&mut self.lock(), session, SnapshotWork::Saving);
+        let saved = answer(reply).await;
+        self.end_work(session, SnapshotWork::Saving);
         // Where it cannot be written, for want of space for instance, the chat is read again some day.
-        if answer(self.worker.submit(request)).await.is_ok() {
+        if saved.is_ok() {
             if let Some(now) = self.lock().get_mut(session) {
                 now.saved = entry.changes;
             }

@@ -2,7 +2,7 @@ use engine::protocol::{CacheOptions, Document, Sampling};
 use tokio::time::sleep;
 
 use super::*;
-use crate::api::Attachment;
+use crate::api::{Attachment, SnapshotWork};
 use crate::desk::{Desk, soon};
 
 impl Desk {
@@ -20,6 +20,18 @@ impl Desk {
         self.heard.lock().unwrap().clear();
         self.answers.open(chat.to_owned()).await.unwrap()
     }
+}
+
+/// What the window hears of chats' files, with the state of the cache as `cache`.
+fn works(heard: &[AppEvent]) -> Vec<&'static str> {
+    let name = |event: &AppEvent| match event {
+        AppEvent::Snapshot { work: Some(SnapshotWork::Restoring), .. } => Some("restoring"),
+        AppEvent::Snapshot { work: Some(SnapshotWork::Saving), .. } => Some("saving"),
+        AppEvent::Snapshot { work: None, .. } => Some("over"),
+        AppEvent::Worker { event: Event::Cache { .. } } => Some("cache"),
+        _ => None,
+    };
+    heard.iter().filter_map(name).collect()
 }
 
 fn is_end(event: &AppEvent) -> bool {
@@ -189,6 +201,20 @@ async fn a_deleted_chat_is_gone_even_while_it_is_answered() {
 }
 
 #[tokio::test]
+async fn lms_1484_two_chats_asked_together_are_both_answered() {
+    let desk = Desk::new("healthy");
+    let (first, second) =
+        tokio::join!(desk.answers.send(question(None, "One?")), desk.answers.send(question(None, "Two?")));
+    for (sent, text) in [(first, "One?"), (second, "Two?")] {
+        let id = sent.unwrap().chat.id;
+        soon(async || !desk.answers.open(id.clone()).await.unwrap().messages[1].writing).await;
+        let answer = &desk.answers.open(id).await.unwrap().messages[1];
+        assert_eq!(answer.text, format!("1 messages, the last: {text}"));
+        assert!(answer.problem.is_none());
+    }
+}
+
+#[tokio::test]
 async fn what_the_model_holds_of_a_chat_is_saved_and_comes_back_when_the_chat_is_opened() {
     let desk = Desk::new("healthy");
     let sent = desk.answers.send(question(None, "What?")).await.unwrap();
@@ -212,6 +238,28 @@ async fn what_the_model_holds_of_a_chat_is_saved_and_comes_back_when_the_chat_is
     assert!(desk.snapshots.has(&id));
     desk.answers.send(question(Some(&id), "So?")).await.unwrap();
     assert!(desk.ended(&id).await.messages[5].text.starts_with("restored, "));
+}
+
+#[tokio::test]
+async fn the_window_hears_when_a_chats_file_is_written_and_read() {
+    let desk = Desk::new("healthy");
+    let sent = desk.answers.send(question(None, "What?")).await.unwrap();
+    let id = sent.chat.id.clone();
+    desk.ended(&id).await;
+    desk.snapshots.save_all(Instant::now() + Duration::from_secs(20)).await;
+    let heard = async |wanted: &[&str]| {
+        soon(async || works(&desk.heard.lock().unwrap()).len() >= wanted.len()).await;
+        assert_eq!(works(&desk.heard.lock().unwrap()), wanted);
+    };
+    heard(&["saving", "over"]).await;
+
+    desk.reload().await;
+    heard(&["restoring", "cache", "over"]).await;
+
+    let file = desk.scripted.folder.path().join("snapshots").join(format!("{id}.snapshot"));
+    std::fs::write(&file, "something else").unwrap();
+    desk.reload().await;
+    heard(&["restoring", "over"]).await;
 }
 
 #[tokio::test]

@@ -555,6 +555,41 @@ describe('chats', () => {
     await screen.findByText('Waiting for the model');
   });
 
+  test('a chat whose cache is being restored says so until it is there or refused', async () => {
+    const { api } = await open({ chats: [chat('n', 'Notes')] });
+    await fireEvent.click(await screen.findByTitle('Notes'));
+    const empty = () => screen.getByTestId('heatmap-empty').textContent.trim();
+    await waitFor(() => expect(empty()).toMatch(/^This chat is not in memory now/));
+    api.emit({ type: 'snapshot', chat: 'n', work: 'restoring' });
+    await waitFor(() =>
+      expect(empty()).toBe('What the model held of this chat is being restored…'),
+    );
+    api.emit({ type: 'snapshot', chat: 'n', work: null });
+    await waitFor(() => expect(empty()).toMatch(/^This chat is not in memory now/));
+  });
+
+  test('a question says what it waits for: its chat’s file, or another answer', async () => {
+    const { api } = await open({ chats: [chat('n', 'Notes')] });
+    api.hold = true;
+    await type('First?');
+    await enter();
+    const how = () => screen.getByTestId('prefill-mode').textContent;
+    await waitFor(() => expect(how()).toBe('Reading'));
+    const [first] = api.chatIds().filter((id) => id !== 'n');
+    const prefill = { done: 10, total: 20, tok_s: 5, remaining_s: 2, mode: 'exact' as const };
+    const event = { type: 'prefill' as const, session: first ?? '', ...prefill };
+    api.emit({ type: 'worker', event });
+    await waitFor(() => expect(how()).toBe('Reading exactly (layer by layer)'));
+
+    await fireEvent.click(await screen.findByTitle('Notes'));
+    await screen.findByText('Stored.');
+    await type('Second?');
+    await enter();
+    await waitFor(() => expect(how()).toBe('Waiting until another answer is written'));
+    api.emit({ type: 'snapshot', chat: 'n', work: 'saving' });
+    await waitFor(() => expect(how()).toMatch(/^Saving what the model holds of this chat/));
+  });
+
   test('a budget that cannot be had is said, and ends no answer', async () => {
     const { api } = await open({ chats: [chat('a', 'First')] });
     await fireEvent.click(await screen.findByTitle('First'));

@@ -44,6 +44,7 @@ export type { Sampling } from './bindings/Sampling';
 export type { Sent } from './bindings/Sent';
 export type { ShellSettings } from './bindings/ShellSettings';
 export type { SnapshotUse } from './bindings/SnapshotUse';
+export type { SnapshotWork } from './bindings/SnapshotWork';
 export type { SnippetPart } from './bindings/SnippetPart';
 export type { Span } from './bindings/Span';
 export type { SpanKind } from './bindings/SpanKind';

@@ -116,6 +116,9 @@ export class App {
       case 'fetch':
         this.models.applyFetch(event.fetch);
         break;
+      case 'snapshot':
+        this.chats.applySnapshot(event.chat, event.work);
+        break;
       case 'compare_ended':
         this.compare.end(event.id);
         break;

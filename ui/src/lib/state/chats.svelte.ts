@@ -8,6 +8,7 @@ import type {
   ChatSummary,
   Question,
   Sent,
+  SnapshotWork,
   StoredMessage,
 } from '../ipc/types';
 import type { Prefs } from './prefs.svelte';
@@ -73,6 +74,11 @@ export class Chats {
 
   isBusy(id: string): boolean {
     return this.#sessions.get(id)?.busy ?? false;
+  }
+
+  /** Another chat than the open one is being answered. */
+  get otherAtWork(): boolean {
+    return [...this.#sessions.values()].some((other) => other !== this.session && other.atWork);
   }
 
   async refresh(): Promise<void> {
@@ -232,6 +238,11 @@ export class Chats {
     if (event.type === 'notice') this.toasts.error(event);
     session.apply(event);
     if (event.type === 'finished' || event.type === 'failed') this.#settle(session);
+  }
+
+  /** A chat's file is being read or written, or no longer. */
+  applySnapshot(chat: string, work: SnapshotWork | null): void {
+    this.#session(chat).snapshot = work;
   }
 
   /** The worker's caches are gone. Answers that this cuts off are reported one by one. */

@@ -10,6 +10,7 @@ import type {
   FinishReason,
   PrefillMode,
   Recalled,
+  SnapshotWork,
   Span,
   TurnStats,
 } from '../ipc/types';
@@ -48,6 +49,8 @@ export class Session {
   /** A question was sent and its answer is not complete. */
   busy = $state(false);
   stopping = $state(false);
+  /** What is being done with the chat's file: a question waits for its end. */
+  snapshot = $state<SnapshotWork | null>(null);
   answer = $state.raw<Answer | null>(null);
   prefill = $state.raw<Prefill | null>(null);
   cache = $state.raw<CacheState | null>(null);
@@ -76,6 +79,11 @@ export class Session {
   #startedMs = 0;
 
   constructor(readonly id: string) {}
+
+  /** The worker reads or writes for it now, which others wait for. */
+  get atWork(): boolean {
+    return this.busy && (this.prefill !== null || (this.answer?.generated ?? 0) > 0);
+  }
 
   /** Tokens of the context, with those of the answer so far. */
   get total(): number {
@@ -207,6 +215,7 @@ export class Session {
 
   /** The worker holds nothing of this session any more. */
   forget(): void {
+    this.snapshot = null;
     this.cache = null;
     this.spans = [];
     this.forgotten = [];

@@ -9,6 +9,7 @@ export const heatmap = {
   title: 'What the model holds',
   kept: (share: string) => `${share} kept`,
   notInMemory: 'This chat is not in memory now. It is read again with your next question.',
+  restoring: 'What the model held of this chat is being restored…',
   empty:
     'Once a question is asked, every token of the chat has its place here: tall where the model still holds it, flat where it was evicted.',
   tip: (n: number, state: string) => `token ${count(n)} · ${state}`,

@@ -7,6 +7,7 @@ export const heatmap: Catalogue['heatmap'] = {
   title: '模型记得什么',
   kept: (share) => `保留 ${share}`,
   notInMemory: '这个对话现在不在内存中，下次提问时会重新读取。',
+  restoring: '正在恢复模型记得的这个对话的内容…',
   empty: '提问之后，对话的每个 token 都会显示在这里：模型仍记得的较高，被淘汰的是平的。',
   tip: (n, state) => `第 ${count(n)} 个 token · ${state}`,
   states: {

@@ -2,6 +2,7 @@
 import type { Event } from "./Event";
 import type { FetchState } from "./FetchState";
 import type { Gauge } from "./Gauge";
+import type { SnapshotWork } from "./SnapshotWork";
 import type { Status } from "./Status";
 
 /**
@@ -29,7 +30,15 @@ fetch: FetchState, } | { "type": "chats_changed" } | { "type": "opened",
 /**
  * Documents to attach, models to open.
  */
-paths: Array<string>, } | { "type": "compare_ended", 
+paths: Array<string>, } | { "type": "snapshot", 
+/**
+ * The chat.
+ */
+chat: string, 
+/**
+ * `null` once it is over, however it went.
+ */
+work: SnapshotWork | null, } | { "type": "compare_ended", 
 /**
  * Its name.
  */
