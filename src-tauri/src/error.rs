@@ -75,6 +75,9 @@ pub enum Problem {
     /// No model is open.
     #[error("No model is open; choose one first.")]
     NoModel,
+    /// More than one frame of the protocol holds.
+    #[error("This is more text than the engine takes at once (256 MiB); attach a part of it, or begin a new chat.")]
+    TooMuchText,
     /// The worker died under a command.
     #[error("The engine stopped before it could do this; it is being started again, try once more in a moment.")]
     WorkerLost,
@@ -191,6 +194,7 @@ impl Problem {
             Self::CompareMemory { .. } => "compare_memory",
             Self::EmptyTitle => "empty_title",
             Self::NoModel => "no_model",
+            Self::TooMuchText => "too_much_text",
             Self::WorkerLost => "worker_lost",
             Self::WorkerDown => "worker_down",
             Self::WorkerMissing(_) => "worker_missing",

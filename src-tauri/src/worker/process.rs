@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
-use engine::protocol::{Command, Event, Report, Request};
+use engine::protocol::{Command, Event, Report, Request, SessionId};
 use tokio::io::BufReader;
 use tokio::process::{Child, ChildStdin};
 use tokio::sync::{mpsc, oneshot};
@@ -35,6 +35,8 @@ pub struct Pending {
     pub reply: Option<oneshot::Sender<Result<Event, Problem>>>,
     /// With a `load`, the file.
     pub load: Option<PathBuf>,
+    /// With a question, its conversation.
+    pub turn: Option<SessionId>,
 }
 
 impl Process {
@@ -56,8 +58,9 @@ impl Process {
 
         // Each pipe has its own task: neither may wait for the other while the worker waits for it.
         let (to_worker, commands) = mpsc::unbounded_channel();
-        tokio::spawn(write_all(stdin, commands));
         let (from_worker, reports) = mpsc::unbounded_channel();
+        // Weak: the end of the worker's output must be the end of its reports.
+        tokio::spawn(write_all(stdin, commands, from_worker.downgrade()));
         tokio::spawn(async move {
             let mut stdout = BufReader::new(stdout);
             while let Some(report) = pipe::receive(&mut stdout).await.transpose() {
@@ -125,10 +128,23 @@ impl Process {
     }
 }
 
-async fn write_all(mut stdin: ChildStdin, mut commands: mpsc::UnboundedReceiver<Command>) {
+async fn write_all(
+    mut stdin: ChildStdin,
+    mut commands: mpsc::UnboundedReceiver<Command>,
+    reports: mpsc::WeakUnboundedSender<io::Result<Report>>,
+) {
     while let Some(command) = commands.recv().await {
-        if pipe::send(&mut stdin, &command).await.is_err() {
-            break;
+        match pipe::send(&mut stdin, &command).await {
+            Ok(true) => {}
+            Ok(false) => {
+                let problem = Problem::TooMuchText;
+                let event =
+                    Event::Failed { session: None, code: problem.code().to_owned(), message: problem.to_string() };
+                if let Some(reports) = reports.upgrade() {
+                    let _ = reports.send(Ok(Report { re: Some(command.id), event }));
+                }
+            }
+            Err(_) => break,
         }
     }
 }

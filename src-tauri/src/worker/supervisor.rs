@@ -259,24 +259,22 @@ impl Supervisor {
         request: Request,
         reply: Option<oneshot::Sender<Result<Event, Problem>>>,
     ) {
-        let load = match &request {
+        let mut pending = Pending { reply, load: None, turn: None };
+        match &request {
             Request::Load { path } => {
                 self.asleep = None;
                 self.set(Status::Loading { name: file_name(path), fraction: 0.0 });
-                Some(path.clone())
+                pending.load = Some(path.clone());
             }
-            Request::Unload => {
-                self.asleep = None;
-                None
-            }
+            Request::Unload => self.asleep = None,
             Request::Send { session, .. } => {
                 self.sessions.insert(session.clone());
-                None
+                pending.turn = Some(session.clone());
             }
-            _ => None,
-        };
+            _ => {}
+        }
         self.last_id += 1;
-        process.pending.insert(self.last_id, Pending { reply, load });
+        process.pending.insert(self.last_id, pending);
         // A closed pipe shows as the end of its reports.
         process.send(Command { id: self.last_id, request });
     }
@@ -315,6 +313,9 @@ impl Supervisor {
         };
         let outcome = match event {
             Event::Failed { code, message, .. } => {
+                if let Some(session) = &pending.turn {
+                    self.sessions.remove(session);
+                }
                 if let Some(refused) = pending.load {
                     let before = self.model.take().filter(|path| *path != refused);
                     match (before, &pending.reply) {

@@ -242,6 +242,32 @@ async fn a_model_that_rests_still_does_when_its_worker_was_killed() {
     assert!(is_ready(&soon(worker.settled()).await));
 }
 
+#[tokio::test]
+async fn jan_8247_more_text_than_a_frame_holds_is_refused_and_ends_no_worker() {
+    let scripted = Scripted::new(&["healthy"]);
+    let (worker, mut notices) = scripted.start(Some(scripted.model()));
+    states(&mut notices, is_ready).await;
+    let pid = worker.seen().pid;
+    let huge = "x".repeat(2 << 20);
+    let refused = soon(worker.ask(Request::Count { texts: vec![huge.clone()] })).await.unwrap_err();
+    assert_eq!(refused.code(), "too_much_text");
+    let Request::Send { session, mut messages, cache, sampling, max_tokens } = send("a") else { panic!() };
+    messages[0].text = huge;
+    let question = Request::Send { session, messages, cache, sampling, max_tokens };
+    let refused = soon(worker.ask(question)).await.unwrap_err();
+    assert!(refused.to_string().contains("attach a part of it"), "{refused}");
+    // The same worker goes on, and is not held to be answering.
+    soon(worker.ask(send("a"))).await.unwrap();
+    assert_eq!(worker.seen().pid, pid);
+    soon(async {
+        while !matches!(worker.status(), Status::Sleeping { .. }) {
+            worker.rest();
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    })
+    .await;
+}
+
 #[cfg(unix)]
 #[tokio::test]
 async fn a_worker_that_the_models_file_ended_says_that_it_was_the_file() {

@@ -59,6 +59,7 @@ export const CODES = [
   'store',
   'store_version',
   'tokenizer',
+  'too_much_text',
   'unsupported_model',
   'worker_answer',
   'worker_crash_loop',

@@ -60,6 +60,7 @@ export const errors: Record<Code, string> = {
   worker_answer: '引擎的回复与请求不符；请附上引擎日志报告此问题。',
   worker_crash_loop: '引擎连续多次停止；请选择一个模型再试。',
   worker_down: '引擎没有运行；请选择一个模型以重新启动。',
+  too_much_text: '文字超过了引擎一次能读取的量（256 MiB）；请只添加一部分，或新建对话。',
   worker_lost: '引擎在完成之前停止了；正在重新启动，请稍后再试。',
   worker_missing: '找不到引擎程序；请重新安装 Cistern。',
   worker_restarting: '引擎已停止，正在重新启动。',
