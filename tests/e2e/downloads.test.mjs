@@ -28,6 +28,8 @@ story(
 
     step('a first start says what each model takes of the memory that is measured', async () => {
       assert.equal(await on.window.has('welcome'), true);
+      const scrolled = () => document.querySelector('main [data-scroller]').scrollTop;
+      assert.equal(await on.window.session.run(scrolled), 0, 'the list is shown from its top');
       const says = await until('the fit is known', async () => {
         const text = await read(starter(button('fit')));
         return /free/.test(text ?? '') && text.replace(/\s+/g, ' ');
