@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
 
@@ -131,7 +131,7 @@ fn ask_reads_a_document_once_and_answers_each_question_within_the_budget() {
 #[test]
 fn recall_can_be_switched_off_and_on() {
     for recall in ["off", "on"] {
-        let out = json(&["ask", "--ask", "Say yes.", "--recall", recall, "--max-tokens", "4", "--json"]);
+        let out = json(&["ask", "--ask", "Say yes.", "--recall", recall, "--max-tokens", "2", "--json"]);
         assert_eq!(out["answers"][0]["tokens"], 4, "{out}");
     }
 }
@@ -250,4 +250,53 @@ fn eval_compares_with_the_full_cache_and_repeats_itself() {
     let (status, sentence) = failure(&["eval", "--suite", "kl", "--tokens", "100000"]);
     assert_eq!(status, 2);
     assert!(sentence.contains("--text"), "{sentence}");
+}
+
+/// The most address space that a run took, in bytes, and what it printed.
+#[cfg(target_os = "linux")]
+fn address_space(command: &mut Command) -> u64 {
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let mut most = 0;
+    while child.try_wait().unwrap().is_none() {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap_or_default();
+        let peak = status.lines().find_map(|line| line.strip_prefix("VmPeak:"));
+        let kib = peak.and_then(|text| text.trim().trim_end_matches(" kB").parse::<u64>().ok());
+        most = most.max(kib.unwrap_or(0) << 10);
+        std::thread::sleep(std::time::Duration::from_millis(2));
+    }
+    most
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn under_a_limit_of_the_system_a_question_is_answered_with_less_or_refused_in_a_sentence() {
+    let folder = tempfile::tempdir().unwrap();
+    let document = write(&folder, "a.txt", &"The lighthouse keeper counts the ships that pass at night. ".repeat(30));
+    let model = models().join("SmolLM2-135M-Instruct.Q4_1.gguf");
+    let ask = |limit: &str| {
+        let mut command = Command::new("sh");
+        let line = format!("ulimit -v {limit} && exec \"$@\"");
+        command.args(["-c", &line, "sh", env!("CARGO_BIN_EXE_cistern"), "ask", "--model"]).arg(&model);
+        command.args(["--doc", &document, "--ask", "Who counts?", "--max-tokens", "4", "--threads", "1", "--json"]);
+        command.env("MALLOC_ARENA_MAX", "1");
+        command
+    };
+    let enough = address_space(&mut ask("unlimited"));
+    let mut answered = Vec::new();
+    for more in [0u64, 72, 80, 88, 96, 192] {
+        let output = ask(&((enough + (more << 20)) >> 10).to_string()).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        match output.status.code() {
+            Some(0) => {
+                let printed: Value = serde_json::from_slice(&output.stdout).unwrap();
+                assert!(!printed["answers"][0]["text"].as_str().unwrap().is_empty());
+                answered.push((more, said.into_owned()));
+            }
+            Some(1) => assert!(said.contains("memory") && said.trim().ends_with('.'), "{more}: {said}"),
+            code => panic!("{more}: ended by {code:?}, {said}"),
+        }
+    }
+    println!("{answered:#?}");
+    assert!(answered.iter().any(|(_, said)| !said.is_empty()), "with less, and it is said");
+    assert_eq!(answered.last().unwrap(), &(192, String::new()));
 }

@@ -7,6 +7,7 @@ use candle_core::Tensor;
 use crate::cache::{Cache, Phase, Repeating, bytes_per_token};
 use crate::device;
 use crate::error::{Error, Result};
+use crate::memory::{self, Site};
 use crate::model::{Attend, Model};
 use crate::protocol::{CacheOptions, KvType, PrefillMode};
 use crate::tokenizer::Special;
@@ -46,6 +47,12 @@ pub struct Context {
     ids: Vec<u32>,
     /// Tokens generated since the last recall.
     since_recall: u32,
+    /// Memory ran out while a prompt was read layer by layer: it goes on in a stream.
+    in_stream: bool,
+    /// The most tokens that are read at once, where memory ran out for more.
+    most_at_once: u32,
+    /// Whether questions bring entries back; not where memory ran out for it.
+    recalls: bool,
 }
 
 impl Context {
@@ -61,7 +68,7 @@ impl Context {
 
     /// Tokens and the cache that stands for them.
     pub(crate) fn from_parts(model: Arc<Model>, cache: Cache, ids: Vec<u32>) -> Self {
-        Self { model, cache, ids, since_recall: 0 }
+        Self { model, cache, ids, since_recall: 0, in_stream: false, most_at_once: u32::MAX, recalls: true }
     }
 
     /// A copy that goes its own way.
@@ -114,6 +121,7 @@ impl Context {
     fn read_here(&mut self, ids: &[u32], ask: Option<u32>, watch: Watch) -> Result<Tensor> {
         self.cache.begin_turn();
         self.since_recall = 0;
+        let ask = ask.filter(|_| self.recalls);
         let (start, n) = (self.cache.n_seen(), ids.len() as u32);
         let mode = self.mode(n);
         let read = match mode {
@@ -151,7 +159,7 @@ impl Context {
         };
         match options.prefill {
             // One chunk goes through layer by layer in either way.
-            _ if n <= options.chunk => PrefillMode::Streaming,
+            _ if n <= self.chunk() || self.in_stream => PrefillMode::Streaming,
             PrefillMode::Auto if fits_context && fits_memory() => PrefillMode::Exact,
             PrefillMode::Exact if fits_context => PrefillMode::Exact,
             _ => PrefillMode::Streaming,
@@ -169,7 +177,8 @@ impl Context {
     fn step_here(&mut self, id: u32) -> Result<Tensor> {
         self.cache.set_phase(Phase::Decode);
         self.since_recall += 1;
-        let due = self.cache.options().recall_every.is_some_and(|every| self.since_recall.is_multiple_of(every));
+        let every = self.cache.options().recall_every.filter(|_| self.recalls);
+        let due = every.is_some_and(|every| self.since_recall.is_multiple_of(every));
         self.cache.set_ask(due.then(|| self.cache.n_seen()));
         let hidden = self.pass(&[id], &mut |_| Ok(true))?;
         self.cache.set_ask(None);
@@ -194,10 +203,39 @@ impl Context {
         set_options(&self.model, &mut self.cache, options)
     }
 
-    /// Sets the budget; `None` follows the free memory as it is now.
+    /// Reads prompts in a stream, whatever the options say.
+    pub(crate) fn set_in_stream(&mut self) {
+        self.in_stream = true;
+    }
+
+    /// The most tokens that are read at once.
+    pub(crate) fn chunk(&self) -> u32 {
+        self.cache.options().chunk.min(self.most_at_once)
+    }
+
+    /// Reads no more tokens at once, whatever the options say.
+    pub(crate) fn set_most_at_once(&mut self, tokens: u32) {
+        self.most_at_once = tokens;
+    }
+
+    pub(crate) fn recalls(&self) -> bool {
+        self.recalls
+    }
+
+    /// Whether questions bring entries back, whatever the options say.
+    pub(crate) fn set_recalls(&mut self, recalls: bool) {
+        self.recalls = recalls;
+    }
+
+    /// A turn is over: the next one tries all that its options say.
+    pub(crate) fn end_relief(&mut self) {
+        (self.in_stream, self.most_at_once, self.recalls) = (false, u32::MAX, true);
+    }
+
+    /// Sets the budget, also where memory ran out before; `None` follows the free memory as it is now.
     ///
     /// # Errors
-    /// [`Error::Options`] where it is too small.
+    /// [`Error::Options`] where it is too small, [`Error::OutOfMemory`] where not all of it could be had.
     pub fn set_budget(&mut self, budget: Option<u32>) -> Result<()> {
         set_budget(&self.model, &mut self.cache, budget)
     }
@@ -207,7 +245,7 @@ impl Context {
         let layers = self.model.config.layers as f32;
         let repeats = self.cache.repeats();
         let mut hidden = Err(Error::Empty);
-        for chunk in ids.chunks(self.cache.options().chunk as usize) {
+        for chunk in ids.chunks(self.chunk() as usize) {
             let start = self.cache.n_seen();
             self.cache.set_phase(if repeats { Phase::Held } else { Phase::Streaming });
             self.cache.set_ask(ask.filter(|&ask| ask < start + chunk.len() as u32));
@@ -247,11 +285,13 @@ impl Context {
     fn layer_by_layer(&mut self, ids: &[u32], ask: Option<u32>, watch: Watch) -> Result<Tensor> {
         let model = self.model.clone();
         let (n, layers) = (ids.len() as u32, model.config.layers);
-        let chunk = self.cache.options().chunk as usize;
+        let chunk = self.chunk() as usize;
         let (start, angle) = (self.cache.n_seen(), self.cache.angle());
         self.cache.set_phase(Phase::Exact);
         self.cache.set_ask(ask);
 
+        let hidden_bytes = |n: usize| (n * model.config.width * size_of::<f32>()) as u64;
+        memory::claim(model.device(), hidden_bytes(ids.len()), Site::Hidden)?;
         // Hidden states of every chunk, `[chunk, width]`, and of the pieces that are repeated.
         let mut hidden: Vec<Tensor> = ids.chunks(chunk).map(|ids| model.embed(ids)).collect::<Result<_>>()?;
         let asked = ask.map_or(n, |ask| ask.saturating_sub(start));
@@ -261,6 +301,7 @@ impl Context {
                 let first = start + (j * chunk) as u32;
                 let repeated = self.repeated(piece);
                 let angle = self.repeat_angle(angle + n, repeated.len());
+                memory::claim(model.device(), hidden_bytes(repeated.len()), Site::Hidden)?;
                 pieces.push((model.embed(&repeated)?, first..first + piece.len() as u32, angle));
             }
         }
@@ -273,6 +314,11 @@ impl Context {
                     return Err(Error::Stopped);
                 }
                 let offset = (j * chunk) as u32;
+                memory::claim(
+                    model.device(),
+                    model.config.pass_bytes(x.dim(0)?, self.cache.most_entries()),
+                    Site::Pass,
+                )?;
                 self.cache.set_offset(offset);
                 let angles = model.rope().tables(angle + offset, x.dim(0)?, model.device())?;
                 *x = model.layer(layer, x, &angles, &mut self.cache)?;
@@ -309,6 +355,8 @@ impl Context {
 
     /// All layers for one chunk; where it fails, the cache stands where it stood before.
     fn pass(&mut self, ids: &[u32], watch: &mut dyn FnMut(usize) -> Result<bool>) -> Result<Tensor> {
+        let bytes = self.model.config.pass_bytes(ids.len(), self.cache.most_entries() + ids.len());
+        memory::claim(self.model.device(), bytes, Site::Pass)?;
         self.cache.stay_in_context(ids.len() as u32, self.model.config.context)?;
         let (start, angle) = (self.cache.n_seen(), self.cache.angle());
         let mut watched = Watched { cache: &mut self.cache, watch };
@@ -337,6 +385,7 @@ fn set_options(model: &Model, cache: &mut Cache, options: &CacheOptions) -> Resu
 /// # Errors
 /// [`Error::Options`] where it is too small.
 pub fn set_budget(model: &Model, cache: &mut Cache, budget: Option<u32>) -> Result<()> {
+    cache.lift_ceiling();
     set_options(model, cache, &CacheOptions { budget, ..cache.options().clone() })
 }
 

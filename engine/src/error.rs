@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use crate::memory::Site;
 use crate::prompt::PromptError;
 use crate::tokenizer::TokenizerError;
 
@@ -55,9 +56,14 @@ pub enum Error {
     /// An option that cannot work.
     #[error("{0}")]
     Options(String),
-    /// The device ran out of memory.
-    #[error("The device ran out of memory ({0}); lower the budget, or close other programs that use it.")]
-    OutOfMemory(String),
+    /// There is too little memory, on the device or beside it.
+    #[error("There is too little memory ({text}); lower the budget, or close other programs that use it.")]
+    OutOfMemory {
+        /// What the device said, or how much is missing.
+        text: String,
+        /// What it was for, where we asked before we took it.
+        site: Option<Site>,
+    },
     /// A computation failed on the device.
     #[error("The computation failed ({0}); load the model again.")]
     Compute(candle_core::Error),
@@ -104,7 +110,7 @@ impl Error {
             Self::Tokenizer(_) => "tokenizer",
             Self::Prompt(_) => "prompt",
             Self::Options(_) => "options",
-            Self::OutOfMemory(_) => "out_of_memory",
+            Self::OutOfMemory { .. } => "out_of_memory",
             Self::Compute(_) => "compute",
             Self::ContextFull(_) => "context_full",
             Self::Range { .. } => "range",
@@ -120,7 +126,7 @@ impl From<candle_core::Error> for Error {
         // CUDA and Metal report this as text only.
         let text = error.to_string();
         if text.contains("OUT_OF_MEMORY") || text.contains("out of memory") {
-            Self::OutOfMemory(text.lines().next().unwrap_or_default().to_owned())
+            Self::OutOfMemory { text: text.lines().next().unwrap_or_default().to_owned(), site: None }
         } else {
             Self::Compute(error)
         }

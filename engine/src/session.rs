@@ -20,6 +20,7 @@ use crate::protocol::{
     CacheOptions, Event, FinishReason, Message, Passage, PrefillMode, Role, Sampling, SessionId, Span, SpanKind,
     TurnStats,
 };
+use crate::relief::Reliefs;
 use crate::sampler::Sampler;
 use crate::tokenizer::Special;
 
@@ -127,6 +128,8 @@ pub struct Session {
     own_pins: OwnPins,
     /// What the person pinned.
     user_pins: Vec<Range<u32>>,
+    /// What was given up for want of memory, until it is said.
+    reliefs: Reliefs,
 }
 
 impl Session {
@@ -136,7 +139,12 @@ impl Session {
     /// [`Error::Options`] for options that cannot work.
     pub fn new(id: SessionId, model: Arc<Model>, options: &CacheOptions, control: Arc<Control>) -> Result<Self> {
         let context = Context::new(model, options)?;
-        Ok(Self { id, context, control, replies: HashMap::new(), own_pins: OwnPins::default(), user_pins: Vec::new() })
+        Ok(Self::from_parts(id, context, control, Extra::default()))
+    }
+
+    fn from_parts(id: SessionId, context: Context, control: Arc<Control>, extra: Extra) -> Self {
+        let Extra { replies, user_pins } = extra;
+        Self { id, context, control, replies, own_pins: OwnPins::default(), user_pins, reliefs: Reliefs::default() }
     }
 
     /// The same conversation under another name, from here on on its own; `control` acts on it.
@@ -152,6 +160,7 @@ impl Session {
             replies: self.replies.clone(),
             own_pins: self.own_pins.clone(),
             user_pins: self.user_pins.clone(),
+            reliefs: Reliefs::default(),
         })
     }
 
@@ -171,8 +180,7 @@ impl Session {
     pub fn restore(id: SessionId, model: Arc<Model>, path: &Path, control: Arc<Control>) -> Result<Self> {
         let (context, extra) = snapshot::read(path, model)?;
         control.set_ids(context.ids());
-        let Extra { replies, user_pins } = extra;
-        Ok(Self { id, context, control, replies, own_pins: OwnPins::default(), user_pins })
+        Ok(Self::from_parts(id, context, control, extra))
     }
 
     /// What the model has seen and the cache still holds.
@@ -216,15 +224,35 @@ impl Session {
         let started = Instant::now();
         let mut sampler = Sampler::new(sampling)?;
         let (messages, begun) = begun(messages);
-        let Begun { built, reused, answer } = self.begin(messages, begun, options, false, emit)?;
-
-        let n = built.ids.len() as u32;
-        let mut stats = TurnStats { prefilled: n - reused, generated: n - answer, ..TurnStats::default() };
-        let ask = ask(&built.spans, messages).max(reused);
-        let logits = match &built.ids[reused as usize..] {
-            // An answer goes on in the turn that it began in: what the question brought back stays.
-            &[last] if begun.is_some() => self.context.step(last),
-            rest => self.prefill(rest, Some(ask), emit),
+        self.context.end_relief();
+        let mut stats = TurnStats::default();
+        let mut first = None;
+        let (built, reused, answer, logits) = loop {
+            let Begun { built, reused, answer } = match self.begin(messages, begun, options, false, emit) {
+                Ok(began) => began,
+                Err(error) => {
+                    self.relieve(error, None, emit)?;
+                    continue;
+                }
+            };
+            let n = built.ids.len() as u32;
+            // Where memory runs out and the turn begins again, what it has read stays.
+            stats.prefilled = n - *first.get_or_insert(reused);
+            stats.generated = n - answer;
+            let ask = ask(&built.spans, messages).max(reused);
+            let rest = &built.ids[reused as usize..];
+            let logits = match rest {
+                // An answer goes on in the turn that it began in: what the question brought back stays.
+                &[last] if begun.is_some() => self.context.step(last),
+                rest => self.prefill(rest, Some(ask), emit),
+            };
+            match logits {
+                Err(error @ Error::OutOfMemory { .. }) => {
+                    let mode = self.context.mode(rest.len() as u32);
+                    self.relieve(error, Some(mode), emit)?;
+                }
+                logits => break (built, reused, answer, logits),
+            }
         };
         let logits = match logits {
             Ok(logits) => logits,
@@ -264,14 +292,38 @@ impl Session {
     /// # Errors
     /// As [`Session::send`].
     pub fn read_ahead(&mut self, messages: &[Message], options: &CacheOptions, emit: Emit) -> Result<()> {
-        let Begun { built, reused, .. } = self.begin(messages, None, options, true, emit)?;
-        let rest = &built.ids[reused as usize..];
-        match rest.is_empty() {
-            true => Ok(()),
-            false => match self.prefill(rest, None, emit) {
-                Ok(_) | Err(Error::Stopped) => Ok(()),
-                Err(error) => Err(error),
-            },
+        self.context.end_relief();
+        loop {
+            let Begun { built, reused, .. } = self.begin(messages, None, options, true, emit)?;
+            let rest = &built.ids[reused as usize..];
+            let read = if rest.is_empty() { Ok(()) } else { self.prefill(rest, None, emit).map(drop) };
+            match read {
+                Err(error @ Error::OutOfMemory { .. }) => {
+                    let mode = self.context.mode(rest.len() as u32);
+                    self.relieve(error, Some(mode), emit)?;
+                }
+                Ok(()) | Err(Error::Stopped) => break,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// After `error`, makes room so that what it ended can be tried again, and says so.
+    ///
+    /// # Errors
+    /// `error` itself, where it is no lack of memory or nothing is left to give.
+    fn relieve(&mut self, error: Error, reading: Option<PrefillMode>, emit: Emit) -> Result<()> {
+        match self.context.make_room(&error, reading)? {
+            Some(relief) => {
+                self.reliefs.add(relief);
+                emit(self.cache_event());
+                Ok(())
+            }
+            None => {
+                self.say_reliefs(emit);
+                Err(error)
+            }
         }
     }
 
@@ -294,6 +346,10 @@ impl Session {
         emit(Event::Layout { session: self.id.clone(), n_tokens: held, reused: held, spans });
         emit(self.cache_event());
         Ok(())
+    }
+
+    fn say_reliefs(&mut self, emit: Emit) {
+        self.reliefs.take(&self.id).into_iter().for_each(emit);
     }
 
     /// The conversation in tokens, and where the answer begins.
@@ -378,10 +434,15 @@ impl Session {
 
     fn prefill(&mut self, ids: &[u32], ask: Option<u32>, emit: Emit) -> Result<Tensor> {
         let (control, session, model) = (self.control.clone(), self.id.clone(), self.context.model().clone());
+        let reliefs = &mut self.reliefs;
         let total = ids.len() as f32;
         let started = Instant::now();
         let mut reported = started;
         self.context.read(ids, ask, &mut |Progress { done, mode, cache }| {
+            // What was given up has helped as far as to here.
+            if done > 0.0 {
+                reliefs.take(&session).into_iter().for_each(&mut *emit);
+            }
             if let Some(cache) = cache {
                 if let Some(budget) = control.take_budget()
                     && let Err(error) = context::set_budget(&model, cache, budget)
@@ -433,7 +494,13 @@ impl Session {
             if let Some(text) = decoder.push(id) {
                 self.emit_text(&text, reply, emit);
             }
-            logits = self.context.step(id)?;
+            logits = loop {
+                match self.context.step(id) {
+                    Err(error) => self.relieve(error, None, emit)?,
+                    logits => break logits?,
+                }
+            };
+            self.say_reliefs(emit);
             let changed = self.apply_pending(emit)?;
             if let Some(bins) = self.control.take_layers() {
                 emit(layers_event(&self.id, self.context.cache(), bins));
@@ -479,7 +546,11 @@ impl Session {
         if let Some(budget) = budget
             && let Err(error) = self.context.set_budget(budget)
         {
-            emit(notice(&self.id, error)?);
+            // Where it could not be had, there is less.
+            match self.relieve(error, None, emit) {
+                Ok(()) => self.say_reliefs(emit),
+                Err(error) => emit(notice(&self.id, error)?),
+            }
         }
         Ok(changed)
     }
@@ -510,7 +581,7 @@ impl Session {
 /// What could not be done, for the person; an error that is more than that stays one.
 fn notice(session: &SessionId, error: Error) -> Result<Event> {
     match error {
-        Error::Options(_) => {
+        Error::Options(_) | Error::OutOfMemory { .. } => {
             Ok(Event::Notice { session: session.clone(), code: error.code().into(), message: error.to_string() })
         }
         error => Err(error),

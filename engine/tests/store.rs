@@ -254,6 +254,7 @@ fn a_chat_past_its_context_still_recalls() {
     assert!(!context.cache().passages().is_empty());
     assert!(context.cache().angle() <= 512);
     context.set_budget(Some(300)).unwrap();
+    assert_eq!(context.cache().least_entries(), 300, "up again, the store fills it");
     let logits = to_vec(&context.step(260).unwrap());
     assert!(logits.iter().all(|x| x.is_finite()));
     context.truncate(900).unwrap();

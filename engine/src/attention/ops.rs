@@ -5,7 +5,7 @@ use candle_core::{D, DType, Tensor};
 use crate::error::Result;
 
 /// Cap on the scores of one block of queries, in bytes.
-const BLOCK_BYTES: usize = 64 << 20;
+pub const BLOCK_BYTES: usize = 64 << 20;
 
 /// Attends with `q` `[heads, n, head_dim]`, whose queries stand at `first`, `first + 1`, …, to `k` and `v`
 /// `[kv_heads, len, head_dim]`, all f32; `positions` `[kv_heads][len]` are theirs.

@@ -1,6 +1,6 @@
 //! A layer's part in a pass: append, attend, add the column sums, and only then evict.
 
-use candle_core::Tensor;
+use candle_core::{Device, Tensor};
 use rayon::prelude::*;
 
 use super::layer::{HotLayer, Slots};
@@ -12,6 +12,7 @@ use super::{Cache, Phase, pinned_in};
 use crate::attention::Slices;
 use crate::attention::probe::{HeadKeys, Reduce, probe};
 use crate::error::Result;
+use crate::memory::{self, Site};
 use crate::model::Attend;
 
 /// Queries that recall looks back at while an answer is generated.
@@ -27,6 +28,7 @@ impl Attend for Cache {
         let kv = self.options.kv;
         let (k_rows, v_rows) = (Rows::encode(k, kv)?, Rows::encode(v, kv)?);
         if let Some(store) = &mut self.store {
+            memory::claim(&Device::Cpu, store.bytes_of(n), Site::Store)?;
             let host = |x: &Tensor, rows: &Rows| match kv == store.kv() {
                 true => rows.to_host(n),
                 false => Rows::encode(x, store.kv())?.to_host(n),
@@ -68,10 +70,10 @@ impl Cache {
     pub fn begin_layer(&mut self, i: usize, n: usize) -> Result<()> {
         self.asking.clear();
         let need = self.layers[i].len() + n;
-        if need > self.layers[i].capacity() {
-            self.layers[i].set_capacity(need)?;
+        match self.layers[i].has_room(need) {
+            true => Ok(()),
+            false => self.layers[i].set_capacity(need),
         }
-        Ok(())
     }
 
     /// Ends a layer that has seen all `n` tokens of a prompt: what the question asks for is chosen, and the rest
@@ -139,7 +141,7 @@ impl Cache {
         let budget = self.layer_budget(i);
         let layer = &mut self.layers[i];
         let need = layer.len() + n;
-        if need <= layer.capacity() {
+        if layer.has_room(need) {
             return Ok(());
         }
         // Growing by a share keeps the copies few; where a budget bounds the cache, never past its bound.
@@ -267,7 +269,7 @@ impl Attend for Repeating<'_> {
         hot.fetch_scores()?;
         let len = hot.len();
         let before = hot.heads.clone();
-        if hot.capacity() < len + n {
+        if !hot.has_room(len + n) {
             hot.set_capacity(len + n)?;
         }
         hot.append(&Rows::encode(k, options.kv)?, &Rows::encode(v, options.kv)?, self.end, self.end)?;

@@ -6,6 +6,7 @@ use super::rows::Rows;
 use crate::attention::cpu::Entries;
 use crate::attention::{cpu, floats, ops};
 use crate::error::Result;
+use crate::memory::{self, Site};
 use crate::model::{Config, Rope};
 use crate::protocol::KvType;
 
@@ -126,7 +127,13 @@ impl HotLayer {
 
     /// Slots of each KV head that hold memory.
     pub fn capacity(&self) -> usize {
-        self.k.capacity()
+        self.k.capacity().max(self.v.capacity())
+    }
+
+    /// Whether there is memory for `len` entries of each KV head. Keys and values have as much but where it ran out
+    /// between the two.
+    pub fn has_room(&self, len: usize) -> bool {
+        self.k.capacity() == self.v.capacity() && len <= self.capacity()
     }
 
     /// Bytes of both buffers.
@@ -140,12 +147,13 @@ impl HotLayer {
     /// When the device has no memory for them.
     pub fn set_capacity(&mut self, capacity: usize) -> Result<()> {
         let (len, capacity) = (self.len(), capacity.max(self.len()));
-        if capacity == self.capacity() {
-            return Ok(());
-        }
         // One buffer after the other, so that only one is there twice.
-        self.k.set_capacity(capacity, len)?;
-        self.v.set_capacity(capacity, len)
+        for rows in [&mut self.k, &mut self.v] {
+            if rows.capacity() != capacity {
+                rows.set_capacity(capacity, len)?;
+            }
+        }
+        Ok(())
     }
 
     /// Appends the entries of `n` tokens at positions from `first`, rotated for `angle` and on; there must be
@@ -159,6 +167,16 @@ impl HotLayer {
         self.v.set(v, len)?;
         self.heads.iter_mut().for_each(|slots| slots.append(first, angle, n));
         Ok(())
+    }
+
+    /// Asks for what [`HotLayer::rotate_to`] takes for `len` entries of each KV head.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`](crate::error::Error::OutOfMemory).
+    pub fn claim_rotation(&self, len: usize) -> Result<()> {
+        // As they are widened, turned, and held again.
+        let bytes = 3 * len * self.heads.len() * self.head_dim * size_of::<f32>();
+        memory::claim(self.k.device(), bytes as u64, Site::Turn)
     }
 
     /// Rotates every key on or back, so that the entries of each KV head stand at neighbouring angles and the
@@ -231,8 +249,7 @@ impl HotLayer {
     /// When the device fails.
     pub fn retain(&mut self, slots: &[Vec<u32>]) -> Result<()> {
         self.fetch_scores()?;
-        self.k.retain(slots)?;
-        self.v.retain(slots)?;
+        Rows::retain([&mut self.k, &mut self.v], slots)?;
         self.heads.iter_mut().zip(slots).for_each(|(head, slots)| head.retain(slots));
         Ok(())
     }
@@ -244,8 +261,7 @@ impl HotLayer {
     /// When the device has no memory for them.
     pub fn assemble(&mut self, more: (&Rows, &Rows), picks: &[Vec<u32>], heads: Vec<Slots>) -> Result<()> {
         let (len, capacity) = (self.len(), self.capacity().max(picks[0].len()));
-        self.k.assemble(len, more.0, picks, capacity)?;
-        self.v.assemble(len, more.1, picks, capacity)?;
+        Rows::assemble([&mut self.k, &mut self.v], len, [more.0, more.1], picks, capacity)?;
         self.heads = heads;
         Ok(())
     }

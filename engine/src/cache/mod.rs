@@ -87,6 +87,19 @@ pub struct Cache {
     /// Tokens of the prompt before the chunk at hand, while layers see it one by one.
     offset: u32,
     peak_bytes: u64,
+    /// What memory that ran out has left: no budget and no store of this conversation is larger.
+    ceiling: Ceiling,
+}
+
+/// The most that a conversation may take, where memory has run out before.
+#[derive(Debug, Clone, Copy)]
+struct Ceiling {
+    budget: u32,
+    store: u64,
+}
+
+impl Ceiling {
+    const NONE: Self = Self { budget: u32::MAX, store: u64::MAX };
 }
 
 /// What the cache knows of its model.
@@ -153,6 +166,7 @@ impl Cache {
             phase: Phase::Streaming,
             offset: 0,
             peak_bytes: 0,
+            ceiling: Ceiling::NONE,
             layers,
         })
     }
@@ -301,7 +315,10 @@ impl Cache {
 
     /// Rotates every layer's keys to neighbouring angles that end where the longest layer does.
     fn close_ranks(&mut self) -> Result<()> {
-        let end = self.layers.iter().map(HotLayer::len).max().unwrap_or(0) as u32;
+        let end = self.most_entries() as u32;
+        if let Some(layer) = self.layers.first() {
+            layer.claim_rotation(end as usize)?;
+        }
         for layer in self.layers.iter_mut().filter(|layer| layer.len() > 0) {
             layer.rotate_to(end, &self.rope)?;
         }
@@ -342,7 +359,7 @@ impl Cache {
     /// # Errors
     /// [`Error::Options`] where the options cannot work, or the device fails.
     pub fn set_options(&mut self, options: &CacheOptions, budget: u32, store_limit: u64) -> Result<()> {
-        let budget = checked_budget(options.budget.unwrap_or(budget))?;
+        let budget = checked_budget(options.budget.unwrap_or(budget))?.min(self.ceiling.budget);
         check_options(&CacheOptions { kv: self.options.kv, ..options.clone() }, self.shape.head_dim)?;
         let plan = Plan::by_name(options.policy);
         // What is refused changes nothing.
@@ -350,31 +367,78 @@ impl Cache {
         self.plan = plan;
         self.options = CacheOptions { kv: self.options.kv, ..options.clone() };
         if let Some(store) = &mut self.store {
-            store.set_limit(options.store_limit.unwrap_or(store_limit));
+            store.set_limit(options.store_limit.unwrap_or(store_limit).min(self.ceiling.store));
         }
         self.set_budget(budget)
+    }
+
+    /// From here on, no budget is larger; what is over it goes at once.
+    ///
+    /// # Errors
+    /// [`Error::Options`] where it is too small, or the device fails.
+    pub fn lower_budget(&mut self, budget: u32) -> Result<()> {
+        self.ceiling.budget = budget;
+        match self.set_budget(budget) {
+            // There is none to refill with.
+            Err(Error::OutOfMemory { .. }) => Ok(()),
+            lowered => lowered,
+        }
+    }
+
+    /// From here on, the store takes no more bytes; what is over it is forgotten at once.
+    ///
+    /// # Errors
+    /// When the device fails.
+    pub fn lower_store(&mut self, limit: u64) -> Result<()> {
+        self.ceiling.store = limit;
+        if let Some(store) = &mut self.store {
+            store.set_limit(limit);
+        }
+        (0..self.layers.len()).try_for_each(|i| self.keep_store_small(i, self.n_seen))
+    }
+
+    /// Forgets that memory ran out: the person asks for more.
+    pub fn lift_ceiling(&mut self) {
+        self.ceiling = Ceiling::NONE;
+    }
+
+    /// The smallest budget that leaves room beside what is pinned; `None` where the policy keeps everything.
+    pub fn least_budget(&self) -> Option<u32> {
+        let pinned: u32 = self.pins.iter().map(|range| range.end - range.start).sum();
+        (!self.plan.prompt.keeps_all()).then(|| MIN_BUDGET.max(pinned + MIN_RECENT))
     }
 
     /// Changes the budget: down evicts at once and gives the memory back, up refills from the store.
     ///
     /// # Errors
-    /// [`Error::Options`] where it is too small, or the device fails.
+    /// [`Error::Options`] where it is too small; [`Error::OutOfMemory`] where not every layer could be refilled, the
+    /// budget being changed all the same; or the device fails.
     pub fn set_budget(&mut self, budget: u32) -> Result<()> {
         check(&self.plan, checked_budget(budget)?, &self.pins)?;
         self.budget = budget;
         self.settle_pins();
+        let past = self.past_context();
+        if past {
+            // What comes back needs angles of its own, of which a smaller budget left fewer.
+            self.angle = self.angle.max(self.budget.min(self.n_seen - 1));
+        }
+        let mut refilled = Ok(());
         for i in 0..self.layers.len() {
             let len = self.layers[i].len();
             let room = if self.plan.prompt.keeps_all() { usize::MAX } else { self.layer_budget(i) as usize };
             let stored = self.store.as_ref().map_or(0, |store| store.layers[i].len() as usize);
             if len > room {
                 self.evict(i, self.n_seen, self.layer_budget(i))?;
-            } else if len < room.min(stored) {
-                self.refill(i, self.n_seen)?;
+            } else if len < room.min(stored) && refilled.is_ok() {
+                refilled = self.refill(i, self.n_seen);
             }
         }
         self.peak_bytes = self.peak_bytes.max(self.bytes());
-        self.shrink()
+        self.shrink()?;
+        if past {
+            refilled = refilled.and(self.close_ranks());
+        }
+        refilled
     }
 
     /// Gives back the memory that only prefill needed.
@@ -393,14 +457,18 @@ impl Cache {
 
     fn shrink_layer(&mut self, i: usize) -> Result<()> {
         let room = (self.layer_budget(i) + self.options.evict_every) as usize;
-        if self.layers[i].capacity() > room && !self.plan.prompt.keeps_all() {
-            self.layers[i].set_capacity(room)?;
+        if self.layers[i].capacity() <= room || self.plan.prompt.keeps_all() {
+            return Ok(());
         }
-        Ok(())
+        match self.layers[i].set_capacity(room) {
+            // Smaller buffers are had beside the larger ones. Without, these go on.
+            Err(Error::OutOfMemory { .. }) => Ok(()),
+            shrunk => shrunk,
+        }
     }
 
     /// Drops every entry at a position from `n` on. Entries that were evicted for their sake come back from the
-    /// store.
+    /// store, where there is memory for them.
     ///
     /// # Errors
     /// When the device fails.
@@ -415,7 +483,10 @@ impl Cache {
         // A wish that was too long may have room now.
         self.settle_pins();
         for i in 0..self.layers.len() {
-            self.refill(i, n)?;
+            match self.refill(i, n) {
+                Err(Error::OutOfMemory { .. }) => self.drop_from(i, n)?,
+                refilled => refilled?,
+            }
             self.layers[i].heads.iter_mut().for_each(|slots| slots.go_back(n));
         }
         if let Some(store) = &mut self.store {
@@ -436,6 +507,11 @@ impl Cache {
     /// Fewest entries that any layer holds for a KV head.
     pub fn least_entries(&self) -> usize {
         self.layers.iter().map(HotLayer::len).min().unwrap_or(0)
+    }
+
+    /// Most entries that any layer holds for a KV head.
+    pub fn most_entries(&self) -> usize {
+        self.layers.iter().map(HotLayer::len).max().unwrap_or(0)
     }
 
     /// Kept positions, `[layers][kv_heads]`, ascending.

@@ -14,6 +14,8 @@ use super::snapshot::{self, Extra};
 use super::store::{PAGE, Store};
 use super::{Cache, Phase};
 use crate::context::Context;
+use crate::error::{Error, Result};
+use crate::memory::{self, Site};
 use crate::model::{Attend, Config, Model};
 use crate::protocol::{CacheOptions, PolicyName};
 
@@ -62,6 +64,12 @@ enum Operation {
     Fork,
     Switch,
     PutAway,
+    /// Memory runs out while the next operation takes it for this, after so many times, as many times in a row.
+    RunOut {
+        site: Site,
+        granted: u32,
+        refused: u32,
+    },
 }
 
 fn operation() -> impl Strategy<Value = Operation> {
@@ -81,6 +89,8 @@ fn operation() -> impl Strategy<Value = Operation> {
         1 => Just(Fork),
         1 => Just(Switch),
         1 => Just(PutAway),
+        6 => (proptest::sample::select(Site::ALL.to_vec()), 0u32..5, 1u32..4)
+            .prop_map(|(site, granted, refused)| RunOut { site, granted, refused }),
     ]
 }
 
@@ -130,6 +140,8 @@ struct World {
     at: usize,
     next: u64,
     done: usize,
+    /// How often memory ran out, and for what.
+    short: HashMap<Site, usize>,
     folder: tempfile::TempDir,
 }
 
@@ -139,7 +151,15 @@ impl World {
         let cache = Cache::new(&model.config, model.rope(), options, 64, 0, &Device::Cpu).unwrap();
         let config = model.config.clone();
         let pair = Pair { context: Context::from_parts(model, cache, Vec::new()), told: Vec::new(), slack: 0 };
-        Self { config, pairs: vec![pair], at: 0, next: 1, done: 0, folder: tempfile::tempdir().unwrap() }
+        Self {
+            config,
+            pairs: vec![pair],
+            at: 0,
+            next: 1,
+            done: 0,
+            short: HashMap::new(),
+            folder: tempfile::tempdir().unwrap(),
+        }
     }
 
     fn fresh(&mut self, n: usize) -> Vec<u64> {
@@ -149,14 +169,38 @@ impl World {
     }
 
     /// One pass of `tokens` through a layer.
-    fn attend(&mut self, layer: usize, tokens: &[u64]) {
+    fn attend(&mut self, layer: usize, tokens: &[u64]) -> Result<()> {
         let Config { heads, kv_heads, head_dim: d, .. } = self.config;
         let q = vectors(tokens, layer, heads, d, QUERY);
         let k = vectors(tokens, layer, kv_heads, d, KEY);
         let v = vectors(tokens, layer, kv_heads, d, VALUE);
-        let out = self.pairs[self.at].context.cache_mut().attend(layer, &q, &k, &v).unwrap();
+        let out = self.pairs[self.at].context.cache_mut().attend(layer, &q, &k, &v)?;
         let out = out.flatten_all().unwrap().to_vec1::<f32>().unwrap();
         assert!(out.iter().all(|x| x.is_finite()));
+        Ok(())
+    }
+
+    /// A pass through all layers; where it fails, the cache stands where it stood.
+    fn pass(&mut self, tokens: &[u64], through: impl FnOnce(&mut Self) -> Result<()>) -> bool {
+        let start = self.cache().n_seen();
+        match through(self) {
+            Ok(()) => {
+                self.cache().advance(tokens.len() as u32);
+                self.pairs[self.at].told.extend(tokens);
+                true
+            }
+            Err(error) => {
+                self.ran_out(&error);
+                self.cache().truncate(start).unwrap();
+                false
+            }
+        }
+    }
+
+    /// Nothing else may go wrong.
+    fn ran_out(&mut self, error: &Error) {
+        let Error::OutOfMemory { site: Some(site), .. } = error else { panic!("{error}") };
+        *self.short.entry(*site).or_default() += 1;
     }
 
     fn cache(&mut self) -> &mut Cache {
@@ -172,9 +216,8 @@ impl World {
                 for token in self.fresh(tokens) {
                     self.cache().set_phase(Phase::Decode);
                     self.cache().set_ask(None);
-                    (0..self.config.layers).for_each(|layer| self.attend(layer, &[token]));
-                    self.cache().advance(1);
-                    self.pairs[self.at].told.push(token);
+                    let layers = 0..self.config.layers;
+                    self.pass(&[token], |world| layers.into_iter().try_for_each(|layer| world.attend(layer, &[token])));
                 }
                 self.pairs[self.at].slack = EVICT_EVERY;
             }
@@ -182,6 +225,11 @@ impl World {
                 let before = self.cache().budget();
                 match self.cache().set_budget(budget) {
                     Ok(()) => {
+                        assert_eq!(self.cache().budget(), budget);
+                        self.pairs[self.at].slack = 0;
+                    }
+                    Err(error @ Error::OutOfMemory { .. }) => {
+                        self.ran_out(&error);
                         assert_eq!(self.cache().budget(), budget);
                         self.pairs[self.at].slack = 0;
                     }
@@ -200,6 +248,10 @@ impl World {
                 let limit = self.cache().store.as_ref().map_or(0, Store::limit);
                 match self.cache().set_options(&options, budget, limit) {
                     Ok(()) => self.pairs[self.at].slack = 0,
+                    Err(error @ Error::OutOfMemory { .. }) => {
+                        self.ran_out(&error);
+                        self.pairs[self.at].slack = 0;
+                    }
                     Err(error) => {
                         assert_eq!(error.code(), "options");
                         assert_eq!(self.cache().options(), &before, "what is refused changes nothing");
@@ -215,9 +267,13 @@ impl World {
                 let (mut pins, mut wishes) = (cache.pins.clone(), cache.wishes.clone());
                 if wish { &mut wishes } else { &mut pins }.push(range);
                 let before = cache.pins.clone();
-                if let Err(error) = cache.set_pins(pins, wishes) {
-                    assert_eq!(error.code(), "options");
-                    assert_eq!(self.cache().pins, before);
+                match cache.set_pins(pins, wishes) {
+                    Ok(()) => {}
+                    Err(error @ Error::OutOfMemory { .. }) => self.ran_out(&error),
+                    Err(error) => {
+                        assert_eq!(error.code(), "options");
+                        assert_eq!(self.cache().pins, before);
+                    }
                 }
             }
             Operation::Unpin => self.cache().set_pins(Vec::new(), Vec::new()).unwrap(),
@@ -231,15 +287,25 @@ impl World {
             Operation::BeginTurn => self.cache().begin_turn(),
             Operation::Fork => {
                 let Pair { context, told, slack } = &mut self.pairs[self.at];
-                let copy = Pair { context: context.fork().unwrap(), told: told.clone(), slack: *slack };
-                if self.pairs.len() > 2 {
-                    self.pairs.remove(0);
+                match context.fork() {
+                    Ok(context) => {
+                        let copy = Pair { context, told: told.clone(), slack: *slack };
+                        if self.pairs.len() > 2 {
+                            self.pairs.remove(0);
+                        }
+                        self.pairs.push(copy);
+                        self.at = self.pairs.len() - 1;
+                    }
+                    Err(error) => self.ran_out(&error),
                 }
-                self.pairs.push(copy);
-                self.at = self.pairs.len() - 1;
             }
             Operation::Switch => self.at = (self.at + 1) % self.pairs.len(),
             Operation::PutAway => self.put_away(),
+            Operation::RunOut { .. } => {}
+        }
+        memory::relent();
+        if let Operation::RunOut { site, granted, refused } = *operation {
+            memory::refuse(site, granted, refused);
         }
         self.done += 1;
         if !may_lose_pins && !matches!(operation, Operation::GoBack { .. } | Operation::Switch | Operation::Pin { .. })
@@ -266,29 +332,34 @@ impl World {
         if exact {
             self.cache().set_phase(Phase::Exact);
             self.cache().set_ask(ask);
-            for layer in 0..self.config.layers {
-                self.cache().begin_layer(layer, tokens.len()).unwrap();
-                for (j, chunk) in tokens.chunks(CHUNK).enumerate() {
-                    self.cache().set_offset((j * CHUNK) as u32);
-                    self.attend(layer, chunk);
+            let read = self.pass(&tokens, |world| {
+                for layer in 0..world.config.layers {
+                    world.cache().begin_layer(layer, tokens.len())?;
+                    for (j, chunk) in tokens.chunks(CHUNK).enumerate() {
+                        world.cache().set_offset((j * CHUNK) as u32);
+                        world.attend(layer, chunk)?;
+                    }
+                    world.cache().set_offset(0);
+                    world.cache().finish_layer(layer, tokens.len() as u32)?;
                 }
-                self.cache().set_offset(0);
-                self.cache().finish_layer(layer, tokens.len() as u32).unwrap();
+                Ok(())
+            });
+            if read {
+                self.pairs[self.at].slack = 0;
             }
-            self.cache().advance(tokens.len() as u32);
         } else {
             for chunk in tokens.chunks(CHUNK) {
                 let start = self.cache().n_seen();
                 self.cache().set_phase(Phase::Streaming);
                 self.cache().set_ask(ask.filter(|&ask| ask < start + chunk.len() as u32));
-                (0..self.config.layers).for_each(|layer| self.attend(layer, chunk));
-                self.cache().advance(chunk.len() as u32);
+                let layers = 0..self.config.layers;
+                if !self.pass(chunk, |world| layers.into_iter().try_for_each(|layer| world.attend(layer, chunk))) {
+                    break;
+                }
+                self.pairs[self.at].slack = 0;
             }
         }
         self.cache().set_ask(None);
-        let pair = &mut self.pairs[self.at];
-        pair.told.extend(&tokens);
-        pair.slack = 0;
     }
 
     /// Written to a file and read back, it is the same.
@@ -302,8 +373,15 @@ impl World {
         let empty = Cache::new(&model.config, model.rope(), &options, 64, 0, &Device::Cpu).unwrap();
         let cache = std::mem::replace(pair.context.cache_mut(), empty);
         let mut context = Context::from_parts(model.clone(), cache, ids);
-        snapshot::write(&path, &mut context, &Extra::default()).unwrap();
-        let (again, _) = snapshot::read(&path, model).unwrap();
+        let saved = snapshot::write(&path, &mut context, &Extra::default());
+        let read = saved.and_then(|()| snapshot::read(&path, model));
+        let (again, _) = match read {
+            Ok(read) => read,
+            Err(error) => {
+                pair.context = context;
+                return self.ran_out(&error);
+            }
+        };
         let (before, after) = (context.cache(), again.cache());
         assert_eq!(before.positions(), after.positions());
         assert_eq!((&before.pins, &before.pinned, &before.recalled), (&after.pins, &after.pinned, &after.recalled));
@@ -345,7 +423,7 @@ impl World {
                 assert!(len as u32 <= most, "{len} entries in a budget of {most}");
             }
             let row = 2 * d * size_of::<f16>() * kv_heads;
-            assert_eq!(layer.bytes(), (layer.capacity() * row) as u64);
+            assert_eq!(layer.bytes(), ((layer.k.capacity() + layer.v.capacity()) * row / 2) as u64);
             let (HostRows::F16(k), HostRows::F16(v)) = (layer.k.to_host(len).unwrap(), layer.v.to_host(len).unwrap())
             else {
                 panic!("entries are halves");
@@ -421,18 +499,25 @@ fn ten_thousand_operations_keep_the_budget_the_account_and_every_bit() {
     let sequences = (options(), proptest::collection::vec(operation(), OPERATIONS));
     let mut runner =
         TestRunner::new_with_rng(runs, proptest::test_runner::TestRng::deterministic_rng(Default::default()));
-    let mut done = 0;
-    let done_by = std::cell::Cell::new(0);
+    let done = std::cell::Cell::new(0);
+    let short = std::cell::RefCell::new(HashMap::new());
     let outcome = runner.run(&sequences, |(options, operations)| {
         let mut world = World::new(&options);
         operations.iter().for_each(|operation| world.run(operation));
-        done_by.set(done_by.get() + world.done);
+        memory::relent();
+        done.set(done.get() + world.done);
+        for (site, times) in world.short {
+            *short.borrow_mut().entry(site).or_insert(0) += times;
+        }
         Ok(())
     });
-    done += done_by.get();
-    println!("{done} operations");
+    let (done, short) = (done.get(), short.into_inner());
+    println!("{done} operations; memory ran out {short:?}");
     if let Err(failure) = outcome {
         panic!("{failure}");
     }
     assert!(done >= 10_000, "{done} operations");
+    for site in [Site::Hot, Site::Recall, Site::Scores, Site::Store, Site::Fork, Site::Snapshot] {
+        assert!(short.contains_key(&site), "{site:?} never ran out");
+    }
 }

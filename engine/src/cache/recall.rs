@@ -9,7 +9,7 @@
 
 use std::time::Instant;
 
-use candle_core::Tensor;
+use candle_core::{Device, Tensor};
 use rayon::prelude::*;
 
 use super::evict::drop_entries;
@@ -20,6 +20,7 @@ use super::{Cache, Phase, pinned_in};
 use crate::attention::Slices;
 use crate::attention::probe::{HeadKeys, Reduce, max_pool, probe};
 use crate::error::Result;
+use crate::memory::{self, Site};
 use crate::protocol::Recalled;
 
 /// Most queries of a question, over the heads of a group, that ask; each costs a pass over the store. Those that differ
@@ -79,6 +80,13 @@ impl Cache {
             return Ok(());
         }
         let (d, group) = (self.shape.head_dim, self.shape.group());
+        // Logits and scores of each head, and past the context its keys.
+        let floats = MOST_QUERIES + 2 + if self.past_context() { 4 * d } else { 0 };
+        memory::claim(
+            &Device::Cpu,
+            u64::from(old) * (self.shape.kv_heads * floats * size_of::<f32>()) as u64,
+            Site::Scores,
+        )?;
         let positions = store.layers[i].positions();
         let candidates = positions.partition_point(|&p| p < ask);
         let Protection { sinks, recent } =
@@ -180,6 +188,11 @@ impl Cache {
         self.take_in(i, n, &missing)
     }
 
+    /// Drops the entries of one layer from position `n` on, and takes nothing in.
+    pub(super) fn drop_from(&mut self, i: usize, n: u32) -> Result<()> {
+        self.take_in(i, n, &vec![Vec::new(); self.shape.kv_heads])
+    }
+
     /// Of the hot entries before position `n` and `missing` ones of the store, keeps the best within the budget.
     fn take_in(&mut self, i: usize, n: u32, missing: &[Vec<u32>]) -> Result<()> {
         let kv = self.options.kv;
@@ -192,7 +205,8 @@ impl Cache {
         if !plan.keeps_all() {
             budget = budget.min(self.layer_budget(i));
         }
-        if self.past_context() {
+        let past_context = self.past_context();
+        if past_context {
             // Each entry needs an angle of its own.
             budget = budget.min(self.angle);
         }
@@ -251,20 +265,24 @@ impl Cache {
             }
         } else if let Some(store) = &mut self.store {
             let layer = &mut self.layers[i];
-            for (head, (slots, kept)) in layer.heads.iter().zip(&kept).enumerate() {
+            if past_context {
+                layer.claim_rotation(kept[0].len())?;
+            }
+            let device = layer.k.device().clone();
+            let (k, v) = store.rows(i, &fetched, kv, &device)?;
+            let before = layer.heads.clone();
+            layer.assemble((&k, &v), &picks, kept)?;
+            for (head, (slots, kept)) in before.iter().zip(&layer.heads).enumerate() {
                 let gone: Vec<usize> = (0..slots.len())
                     .filter(|&slot| kept.positions.binary_search(&slots.positions[slot]).is_err())
                     .collect();
                 self.ledger.remove(gone.iter().map(|&slot| slots.positions[slot]));
                 store.note(i, head, slots, gone.into_iter(), n);
             }
-            let device = layer.k.device().clone();
-            let (k, v) = store.rows(i, &fetched, kv, &device)?;
-            layer.assemble((&k, &v), &picks, kept)?;
             self.ledger.restore(fetched.into_iter().flatten());
-        }
-        if self.past_context() && self.layers[i].len() > 0 {
-            self.layers[i].rotate_to(self.angle, &self.rope)?;
+            if past_context {
+                layer.rotate_to(self.angle, &self.rope)?;
+            }
         }
         Ok(())
     }
@@ -284,7 +302,7 @@ impl Cache {
                 i64::from(to) - i64::from(store.angles[p as usize])
             })
             .collect();
-        let keys = Tensor::from_vec(keys, (1, positions.len(), d), &candle_core::Device::Cpu)?;
+        let keys = Tensor::from_vec(keys, (1, positions.len(), d), &Device::Cpu)?;
         Ok(self.rope.turn(&keys, &turns)?.flatten_all()?.to_vec1()?)
     }
 }

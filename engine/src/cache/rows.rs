@@ -5,6 +5,7 @@ use half::f16;
 
 use crate::attention::Slices;
 use crate::error::Result;
+use crate::memory::{self, Site};
 use crate::protocol::KvType;
 
 /// Numbers that share a scale in q8_0.
@@ -84,16 +85,22 @@ impl Rows {
     /// Moves the first `used` rows into buffers of `capacity`. Nothing else may hold these buffers.
     ///
     /// # Errors
-    /// When the device has no memory for them.
+    /// When the device has no memory for them; the rows are as before.
     pub fn set_capacity(&mut self, capacity: usize, used: usize) -> Result<()> {
-        for x in &mut self.planes {
+        if capacity > self.capacity() {
+            let row = |x: &Tensor| x.dims()[0] * x.dims()[2] * x.dtype().size_in_bytes();
+            let bytes = capacity * self.planes.iter().map(row).sum::<usize>();
+            memory::claim(self.device(), bytes as u64, Site::Hot)?;
+        }
+        let moved = |x: &Tensor| -> Result<Tensor> {
             let (heads, _, width) = x.dims3()?;
             let new = Tensor::zeros((heads, capacity, width), x.dtype(), x.device())?;
             if used > 0 {
                 new.slice_set(&x.narrow(1, 0, used)?.contiguous()?, 1, 0)?;
             }
-            *x = new;
-        }
+            Ok(new)
+        };
+        self.planes = self.planes.iter().map(moved).collect::<Result<_>>()?;
         Ok(())
     }
 
@@ -108,42 +115,66 @@ impl Rows {
         Ok(())
     }
 
-    /// Moves rows `slots[kv_head]`, ascending, to the front.
+    /// Moves rows `slots[kv_head]`, ascending, to the front of both keys and values.
     ///
     /// # Errors
-    /// When the device fails.
-    pub fn retain(&mut self, slots: &[Vec<u32>]) -> Result<()> {
-        let capacity = self.capacity();
-        for x in &self.planes {
-            let width = x.dim(2)?;
-            if x.device().is_cpu() {
+    /// When the device fails; both are as before.
+    pub fn retain(both: [&mut Self; 2], slots: &[Vec<u32>]) -> Result<()> {
+        // Where the last ones go, none has to move.
+        if slots.iter().all(|slots| slots.last().is_none_or(|&last| last as usize + 1 == slots.len())) {
+            return Ok(());
+        }
+        let planes = || both.iter().flat_map(|rows| &rows.planes);
+        if both[0].device().is_cpu() {
+            for x in planes() {
+                let (_, capacity, width) = x.dims3()?;
                 x.inplace_op1(&MoveRows { slots, capacity, width })?;
-            } else if !slots[0].is_empty() {
-                x.slice_set(&gather(x, slots)?, 1, 0)?;
             }
+        } else if !slots[0].is_empty() {
+            let gathered: Vec<Tensor> = planes().map(|x| gather(x, slots)).collect::<Result<_>>()?;
+            planes().zip(gathered).try_for_each(|(x, kept)| x.slice_set(&kept, 1, 0))?;
         }
         Ok(())
     }
 
-    /// Takes, for each KV head, `picks` among its first `used` rows and the rows of `more` that count on from
-    /// there, into buffers of `capacity`.
+    /// Takes, for each KV head, `picks` among the first `used` rows and the rows of `more` that count on from
+    /// there, into buffers of `capacity`, of keys and of values. Where these are those that there are, nothing new is
+    /// needed.
     ///
     /// # Errors
-    /// When the device has no memory for them.
-    pub fn assemble(&mut self, used: usize, more: &Self, picks: &[Vec<u32>], capacity: usize) -> Result<()> {
-        for (x, more) in self.planes.iter_mut().zip(&more.planes) {
-            let (heads, held, width) = x.dims3()?;
-            if x.device().is_cpu() && held == capacity {
+    /// When the device has no memory for them; both are as before.
+    pub fn assemble(
+        both: [&mut Self; 2],
+        used: usize,
+        more: [&Self; 2],
+        picks: &[Vec<u32>],
+        capacity: usize,
+    ) -> Result<()> {
+        if both[0].device().is_cpu() && both.iter().all(|rows| rows.capacity() == capacity) {
+            let planes = both.iter().flat_map(|rows| &rows.planes);
+            for (x, more) in planes.zip(more.iter().flat_map(|rows| &rows.planes)) {
+                let width = x.dim(2)?;
                 x.inplace_op2(&more.contiguous()?, &MergeRows { picks, used, capacity, width })?;
-                continue;
             }
+            return Ok(());
+        }
+        let assembled = |(x, more): (&Tensor, &Tensor)| -> Result<Tensor> {
+            let (heads, _, width) = x.dims3()?;
+            // What was, what comes, and both as they are picked are there at once.
+            let rows = used + more.dim(1)? + picks[0].len() + capacity;
+            memory::claim(x.device(), (heads * rows * width * x.dtype().size_in_bytes()) as u64, Site::Recall)?;
             let all = Tensor::cat(&[&x.narrow(1, 0, used)?.contiguous()?, more], 1)?;
             let new = Tensor::zeros((heads, capacity, width), x.dtype(), x.device())?;
             if !picks[0].is_empty() {
                 new.slice_set(&gather(&all, picks)?, 1, 0)?;
             }
-            *x = new;
-        }
+            Ok(new)
+        };
+        let planes = |rows: &Self, more: &Self| rows.planes.iter().zip(&more.planes).map(assembled).collect();
+        let [k, v] = both;
+        let new: [Result<Vec<Tensor>>; 2] = [planes(k, more[0]), planes(v, more[1])];
+        let [new_k, new_v] = new;
+        (k.planes, v.planes) = (new_k?, new_v?);
         Ok(())
     }
 
@@ -152,6 +183,7 @@ impl Rows {
     /// # Errors
     /// When the device has no memory for it.
     pub fn fork(&self) -> Result<Self> {
+        memory::claim(self.device(), self.bytes(), Site::Fork)?;
         let planes = self.planes.iter().map(|x| Ok(x.copy()?)).collect::<Result<_>>()?;
         Ok(Self { kv: self.kv, planes })
     }
@@ -176,6 +208,7 @@ impl Rows {
     pub fn from_host(rows: HostRows, kv_heads: usize, head_dim: usize, device: &Device) -> Result<Self> {
         let kv = rows.kv();
         let n = rows.numbers() / (kv_heads * head_dim);
+        memory::claim(device, (kv_heads * n * row_bytes(kv, head_dim)) as u64, Site::Recall)?;
         let planes = match rows {
             HostRows::F16(x) => vec![Tensor::from_vec(x, (kv_heads, n, head_dim), device)?],
             HostRows::F32(x) => vec![Tensor::from_vec(x, (kv_heads, n, head_dim), device)?],
@@ -452,9 +485,10 @@ mod tests {
         // Six slots of which five are used, and four new rows: before, between and after those that stay.
         let picks = [vec![5, 0, 6, 3, 7, 8], vec![1, 2, 3, 4, 5, 6]];
         let (mut in_place, mut anew) = (tensor(0, 6), tensor(0, 6));
-        in_place.assemble(5, &tensor(100, 4), &picks, 6).unwrap();
+        let more = tensor(100, 4);
+        Rows::assemble([&mut in_place, &mut tensor(0, 6)], 5, [&more, &more], &picks, 6).unwrap();
         anew.set_capacity(5, 5).unwrap();
-        anew.assemble(5, &tensor(100, 4), &picks, 6).unwrap();
+        Rows::assemble([&mut anew, &mut tensor(0, 6)], 5, [&more, &more], &picks, 6).unwrap();
         assert_eq!(in_place.to_host(6).unwrap(), anew.to_host(6).unwrap());
         let HostRows::F32(first) = in_place.to_host(6).unwrap() else { panic!("f32") };
         let rows: Vec<f32> = first.iter().step_by(32).copied().collect();
@@ -479,7 +513,8 @@ mod tests {
             // Rows 1 and 4 of the first head, 0 and 7 of the second, where 6 and 7 are the added ones.
             let mut hot = rows.fork().unwrap();
             let more = Rows::encode(&x.narrow(1, 2, 2).unwrap().contiguous().unwrap(), kv).unwrap();
-            hot.assemble(6, &more, &[vec![1, 4], vec![0, 7]], 3).unwrap();
+            let picks = [vec![1, 4], vec![0, 7]];
+            Rows::assemble([&mut hot, &mut rows.fork().unwrap()], 6, [&more, &more], &picks, 3).unwrap();
             let want = |head: usize, row: usize| -> Vec<f32> {
                 rows.decode(6).unwrap().get(head).unwrap().get(row).unwrap().to_vec1().unwrap()
             };

@@ -25,6 +25,7 @@ use super::{Cache, Phase, checked_budget};
 use crate::context::Context;
 use crate::error::{Error, Result};
 use crate::gguf::hex;
+use crate::memory::{self, Site};
 use crate::model::Model;
 use crate::protocol::{CacheOptions, KvType};
 
@@ -61,9 +62,11 @@ struct State {
 /// Writes `context` to `path`; what the file held before is replaced once the new one is complete.
 ///
 /// # Errors
-/// [`Error::Snapshot`] where it cannot be written.
+/// [`Error::Snapshot`] where it cannot be written, [`Error::OutOfMemory`].
 pub fn write(path: &Path, context: &mut Context, extra: &Extra) -> Result<()> {
     let failed = |error: &dyn std::fmt::Display| refusal(path, format!("it could not be written: {error}"));
+    let held = context.cache().state();
+    memory::claim(&Device::Cpu, held.hot_bytes + held.store_bytes, Site::Snapshot)?;
     let ids = context.ids().to_vec();
     let fingerprint = context.model().fingerprint.clone();
     let (state, arrays) = take_down(context.cache_mut(), &ids, extra)?;
@@ -95,11 +98,13 @@ pub fn write(path: &Path, context: &mut Context, extra: &Extra) -> Result<()> {
 /// Reads what [`write`] wrote with the same model.
 ///
 /// # Errors
-/// [`Error::Snapshot`] for a file that is damaged, of another version or of another model.
+/// [`Error::Snapshot`] for a file that is damaged, of another version or of another model; [`Error::OutOfMemory`].
 pub fn read(path: &Path, model: Arc<Model>) -> Result<(Context, Extra)> {
     let take_in = || {
         let mut file = File::open(path)?;
         let mut bytes = head(&mut file, &model)?;
+        // Everything is there twice while it is set up.
+        memory::claim(&Device::Cpu, 2 * file.metadata()?.len(), Site::Snapshot)?;
         file.read_to_end(&mut bytes)?;
         set_up(&bytes, model.clone())
     };

@@ -12,6 +12,7 @@ use super::layer::Slots;
 use super::rows::{HostRows, Rows, row_bytes};
 use crate::attention::probe::Keys;
 use crate::error::Result;
+use crate::memory::{self, Site};
 use crate::protocol::KvType;
 
 /// Positions of a page.
@@ -123,6 +124,12 @@ impl Store {
         (0..self.layers.len()).map(|i| self.layer_bytes(i)).sum()
     }
 
+    /// Bytes of the entries of `n` tokens in one layer.
+    pub fn bytes_of(&self, n: usize) -> u64 {
+        let heads = self.layers[0].marks.len();
+        (n * heads * (2 * row_bytes(self.kv, self.head_dim) + size_of::<Mark>())) as u64
+    }
+
     fn layer_bytes(&self, i: usize) -> u64 {
         let layer = &self.layers[i];
         let heads = layer.marks.len();
@@ -229,6 +236,8 @@ impl Store {
     pub fn rows(&self, i: usize, positions: &[Vec<u32>], kv: KvType, device: &Device) -> Result<(Rows, Rows)> {
         let d = self.head_dim;
         let most = positions.iter().map(Vec::len).max().unwrap_or(0);
+        // Twice: as the store holds them, and as the device does.
+        memory::claim(&Device::Cpu, 4 * self.bytes_of(most), Site::Recall)?;
         let zeros = Rows::encode(&Tensor::zeros((1, 1, d), DType::F32, &Device::Cpu)?, self.kv)?.to_host(1)?;
         let gather = |part: fn(&Page) -> &Vec<HostRows>| -> Result<Rows> {
             let mut rows = HostRows::with_capacity(self.kv, most * positions.len(), d);

@@ -1,5 +1,6 @@
 //! The shape of a decoder, as the metadata tells it.
 
+use crate::attention::ops;
 use crate::error::{Error, Result};
 use crate::gguf::Gguf;
 
@@ -32,6 +33,13 @@ pub struct Config {
 }
 
 impl Config {
+    /// Bytes that `n` tokens take on their way through a layer that holds `len` entries of each KV head.
+    pub fn pass_bytes(&self, n: usize, len: usize) -> u64 {
+        let rows = 4 * self.width + 3 * self.ff_width + 2 * (self.heads + 2 * self.kv_heads) * self.head_dim;
+        let scores = (self.heads * n * len * size_of::<f32>()).min(ops::BLOCK_BYTES);
+        (n * rows * size_of::<f32>() + 2 * scores) as u64
+    }
+
     /// Reads the metadata.
     ///
     /// # Errors

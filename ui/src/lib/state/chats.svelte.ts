@@ -235,7 +235,7 @@ export class Chats {
     if (!session.busy && (event.type === 'prefill' || event.type === 'token')) {
       session.begin(session.options ?? this.prefs.cacheOptions);
     }
-    if (event.type === 'notice') this.toasts.error(event);
+    if (event.type === 'notice') this.toasts.notice(event);
     session.apply(event);
     if (event.type === 'finished' || event.type === 'failed') this.#settle(session);
   }

@@ -181,7 +181,7 @@ export class Session {
         break;
       case 'notice':
         // It does not say which wish it is about: what is still wanted shows with the next event.
-        this.dropPinWishes();
+        if (event.code === 'options') this.dropPinWishes();
         break;
       case 'finished':
         this.#end();

@@ -31,6 +31,12 @@ export class Toasts {
     this.show(error.message, { tone: 'error', error }, 10_000);
   }
 
+  /** What happened in a running turn: a later one of its kind says all that the one before said. */
+  notice(notice: ApiError): void {
+    this.items = this.items.filter((toast) => toast.error?.code !== notice.code);
+    this.error(notice);
+  }
+
   dismiss(id: number): void {
     this.items = this.items.filter((toast) => toast.id !== id);
   }
