@@ -57,6 +57,9 @@ pub struct CacheArgs {
     /// Bring back again after so many tokens of an answer [default: never]
     #[arg(long, value_name = "N")]
     pub recall_every: Option<u32>,
+    /// Whether an answer that misses much of what is not in the cache brings it back while it is written
+    #[arg(long, value_name = "on|off", default_value = "on", action = clap::ArgAction::Set, value_parser = on_off())]
+    pub guard: bool,
     /// Bytes of host memory for what is not in the cache; 0 keeps nothing [default: half of the free memory]
     #[arg(long, value_name = "BYTES")]
     pub store_limit: Option<u64>,
@@ -97,6 +100,7 @@ impl CacheArgs {
             recall: self.recall,
             recall_share: self.recall_share,
             recall_every: self.recall_every,
+            guard: self.guard,
             store_limit: self.store_limit,
         }
     }

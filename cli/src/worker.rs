@@ -77,6 +77,10 @@ impl Shared {
         if let Event::Cache { session, state, .. } = &event {
             lock(&self.kv_bytes).insert(session.clone(), (state.hot_bytes, state.store_bytes));
         }
+        if let Event::Notice { code, message, .. } = &event {
+            // For the log.
+            eprintln!("{code}: {message}");
+        }
         let mut out = lock(&self.out);
         let out = out.get_or_insert_with(|| BufWriter::new(io::stdout()));
         if write_frame(out, &Report { re, event }).is_err() {

@@ -47,6 +47,8 @@ pub struct Context {
     ids: Vec<u32>,
     /// Tokens generated since the last recall.
     since_recall: u32,
+    /// The next token recalls, whatever the options say of it.
+    recall_due: bool,
     /// Memory ran out while a prompt was read layer by layer: it goes on in a stream.
     in_stream: bool,
     /// The most tokens that are read at once, where memory ran out for more.
@@ -68,7 +70,16 @@ impl Context {
 
     /// Tokens and the cache that stands for them.
     pub(crate) fn from_parts(model: Arc<Model>, cache: Cache, ids: Vec<u32>) -> Self {
-        Self { model, cache, ids, since_recall: 0, in_stream: false, most_at_once: u32::MAX, recalls: true }
+        Self {
+            model,
+            cache,
+            ids,
+            since_recall: 0,
+            recall_due: false,
+            in_stream: false,
+            most_at_once: u32::MAX,
+            recalls: true,
+        }
     }
 
     /// A copy that goes its own way.
@@ -178,7 +189,8 @@ impl Context {
         self.cache.set_phase(Phase::Decode);
         self.since_recall += 1;
         let every = self.cache.options().recall_every.filter(|_| self.recalls);
-        let due = every.is_some_and(|every| self.since_recall.is_multiple_of(every));
+        let due = every.is_some_and(|every| self.since_recall.is_multiple_of(every))
+            || std::mem::take(&mut self.recall_due) && self.recalls;
         self.cache.set_ask(due.then(|| self.cache.n_seen()));
         let hidden = self.pass(&[id], &mut |_| Ok(true))?;
         self.cache.set_ask(None);
@@ -218,6 +230,11 @@ impl Context {
         self.most_at_once = tokens;
     }
 
+    /// Has the next token bring back what the last ones attend to.
+    pub(crate) fn recall_next(&mut self) {
+        self.recall_due = true;
+    }
+
     pub(crate) fn recalls(&self) -> bool {
         self.recalls
     }
@@ -238,6 +255,21 @@ impl Context {
     /// [`Error::Options`] where it is too small, [`Error::OutOfMemory`] where not all of it could be had.
     pub fn set_budget(&mut self, budget: Option<u32>) -> Result<()> {
         set_budget(&self.model, &mut self.cache, budget)
+    }
+
+    /// An automatic budget that is larger by a quarter, where the free memory has room for it.
+    pub(crate) fn larger_budget(&self) -> Option<u32> {
+        let options = self.cache.options();
+        let budget = self.cache.budget();
+        let larger = (budget + budget / 4).min(self.model.config.context);
+        let free = device::free_memory(self.model.device()).unwrap_or(0) as f64;
+        let bytes = u64::from(larger - budget) * bytes_per_token(&self.model.config, options.kv);
+        (options.budget.is_none() && larger > budget && bytes as f64 <= free * AUTO_SHARE).then_some(larger)
+    }
+
+    /// Sets the budget, for as long as nobody sets another one.
+    pub(crate) fn raise_budget(&mut self, budget: u32) -> Result<()> {
+        self.cache.set_budget(budget)
     }
 
     /// Chunk by chunk through all layers, with eviction after each; so many tokens of the prompt are `done` before.

@@ -253,7 +253,7 @@ pub enum Event {
         /// All pinned positions: `[start, end)`, ascending.
         pinned: Vec<(u32, u32)>,
     },
-    /// Something that was asked for could not be done; a running turn goes on.
+    /// Something that was asked for could not be done, or was done with less or more memory; a running turn goes on.
     Notice {
         /// The conversation.
         session: SessionId,
@@ -262,7 +262,8 @@ pub enum Event {
         /// One sentence: what happened and what to do.
         message: String,
     },
-    /// What the question brought back from the store, sent once before the answer begins.
+    /// What came back from the store: for the question before the answer begins, and again where the answer missed
+    /// much of what was not there.
     Recalled {
         /// The conversation.
         session: SessionId,
@@ -454,9 +455,16 @@ pub struct CacheOptions {
     pub recall_share: f32,
     /// Recalls anew after this many generated tokens; `null` never does.
     pub recall_every: Option<u32>,
+    /// Whether an answer is watched while it is written, and recalls anew where it needs what is only in the store.
+    #[serde(default = "yes")]
+    pub guard: bool,
     /// Bytes of host memory for the store of all entries; 0 keeps none, `null` takes half of the free memory.
     #[cfg_attr(feature = "ts", ts(type = "number | null"))]
     pub store_limit: Option<u64>,
+}
+
+fn yes() -> bool {
+    true
 }
 
 impl Default for CacheOptions {
@@ -474,6 +482,7 @@ impl Default for CacheOptions {
             recall: true,
             recall_share: 0.5,
             recall_every: None,
+            guard: true,
             store_limit: None,
         }
     }
@@ -721,6 +730,9 @@ pub struct TurnStats {
     pub prefill_s: f32,
     /// Seconds of it that recall took.
     pub recall_s: f32,
+    /// Times that entries came back while the answer was written, because it missed them.
+    #[serde(default)]
+    pub looked_again: u32,
     /// Seconds from the command to the first token.
     pub ttft_s: f32,
     /// Tokens of the answer.

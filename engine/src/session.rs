@@ -14,6 +14,7 @@ use crate::cache::Cache;
 use crate::cache::snapshot::{self, Extra};
 use crate::context::{self, Context, Progress};
 use crate::error::{Error, Result};
+use crate::guard::{Guard, Measure};
 use crate::model::Model;
 use crate::prompt::Built;
 use crate::protocol::{
@@ -265,16 +266,14 @@ impl Session {
         };
         stats.prefill_s = started.elapsed().as_secs_f32();
         stats.recall_s = self.context.cache().recall_time().as_secs_f32();
-        let passages = self.context.cache().passages();
-        if !passages.is_empty() {
-            emit(Event::Recalled { session: self.id.clone(), passages });
-        }
+        self.say_recalled(emit);
 
         let ids = built.ids[answer as usize..].to_vec();
         let text = begun.map(|message| message.text.clone()).unwrap_or_default();
-        let mut reply = Reply { before: ids.len(), ids, text, started, first: None };
+        let mut reply = Reply { before: ids.len(), ids, text, started, first: None, looked_again: 0 };
         let reason = self.generate(logits, &mut sampler, max_tokens, &mut reply, emit)?;
         stats.generated = reply.ids.len() as u32;
+        stats.looked_again = reply.looked_again;
         stats.ttft_s = reply.first.unwrap_or(started).duration_since(started).as_secs_f32();
         stats.tok_s = reply.tok_s();
         let end = answer + stats.generated;
@@ -476,6 +475,8 @@ impl Session {
             decoder.push(id);
         }
         let mut said = self.context.ids().to_vec();
+        let mut guard = Guard::default();
+        let mut bring_back = false;
         let mut reported = Instant::now();
         let reason = loop {
             if self.control.stopped() {
@@ -494,6 +495,9 @@ impl Session {
             if let Some(text) = decoder.push(id) {
                 self.emit_text(&text, reply, emit);
             }
+            if self.context.cache().watches() && guard.saw(&logits.to_vec1::<f32>()?, &said) {
+                self.context.cache_mut().look();
+            }
             logits = loop {
                 match self.context.step(id) {
                     Err(error) => self.relieve(error, None, emit)?,
@@ -501,6 +505,13 @@ impl Session {
                 }
             };
             self.say_reliefs(emit);
+            if std::mem::take(&mut bring_back) {
+                reply.looked_again += 1;
+                self.say_recalled(emit);
+            }
+            if let Some(missed) = self.context.cache_mut().take_missed() {
+                bring_back = self.guard(guard.judge(missed), emit)?;
+            }
             let changed = self.apply_pending(emit)?;
             if let Some(bins) = self.control.take_layers() {
                 emit(layers_event(&self.id, self.context.cache(), bins));
@@ -514,6 +525,35 @@ impl Session {
             self.emit_text(&text, reply, emit);
         }
         Ok(reason)
+    }
+
+    /// Does for a running answer what its guard found to be needed; whether the next token brings entries back.
+    fn guard(&mut self, measure: Measure, emit: Emit) -> Result<bool> {
+        if measure == Measure::Nothing {
+            return Ok(false);
+        }
+        let from = self.context.cache().budget();
+        if let (Measure::Raise, Some(to)) = (measure, self.context.larger_budget()) {
+            match self.context.raise_budget(to) {
+                Ok(()) => emit(Event::Notice {
+                    session: self.id.clone(),
+                    code: "guard_budget".into(),
+                    message: format!(
+                        "This answer needs more of the chat than fits, so the budget is {to} tokens now instead of {from}; set it lower if memory is short."
+                    ),
+                }),
+                Err(error) => self.relieve(error, None, emit)?,
+            }
+        }
+        self.context.recall_next();
+        Ok(true)
+    }
+
+    fn say_recalled(&self, emit: Emit) {
+        let passages = self.context.cache().passages();
+        if !passages.is_empty() {
+            emit(Event::Recalled { session: self.id.clone(), passages });
+        }
     }
 
     fn emit_text(&self, text: &str, reply: &mut Reply, emit: Emit) {
@@ -640,6 +680,8 @@ struct Reply {
     text: String,
     started: Instant,
     first: Option<Instant>,
+    /// See [`TurnStats::looked_again`].
+    looked_again: u32,
 }
 
 impl Reply {

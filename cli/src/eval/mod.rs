@@ -55,6 +55,9 @@ pub struct Args {
     /// Whether questions bring entries back; both are run where both are given
     #[arg(long, value_name = "on,off", value_delimiter = ',', default_value = "on", value_parser = args::on_off())]
     recall: Vec<bool>,
+    /// Whether answers are watched while they are written; both are run where both are given
+    #[arg(long, value_name = "on,off", value_delimiter = ',', default_value = "on", value_parser = args::on_off())]
+    guard: Vec<bool>,
     /// Share of the budget that a question may bring back
     #[arg(long, value_name = "X", default_value_t = CacheOptions::default().recall_share)]
     recall_share: f32,
@@ -130,6 +133,7 @@ struct Case {
     policy: PolicyName,
     budget: Option<u32>,
     recall: bool,
+    guard: bool,
 }
 
 /// What a suite measured of one case.
@@ -223,11 +227,15 @@ pub fn run(args: &Args) -> Result<(), Failure> {
 
 /// The full cache first, then every other combination.
 fn cases(args: &Args) -> Vec<Case> {
-    let mut cases = vec![Case { policy: PolicyName::Full, budget: None, recall: false }];
+    let mut cases = vec![Case { policy: PolicyName::Full, budget: None, recall: false, guard: false }];
     for &policy in args.policy.iter().filter(|&&policy| policy != PolicyName::Full) {
         for &recall in &args.recall {
-            for budget in &args.budget {
-                cases.push(Case { policy, budget: Some(budget.of(args.tokens)), recall });
+            // Without recall there is nothing that an answer could bring back.
+            let guards = if recall { args.guard.as_slice() } else { &[false] };
+            for &guard in guards {
+                for budget in &args.budget {
+                    cases.push(Case { policy, budget: Some(budget.of(args.tokens)), recall, guard });
+                }
             }
         }
     }
@@ -250,6 +258,7 @@ impl Bench<'_> {
             kv: self.args.kv,
             prefill: self.args.prefill,
             recall: case.recall,
+            guard: case.guard,
             recall_share: self.args.recall_share,
             recent: self.args.recent,
             store_limit: Some(u64::MAX),
@@ -270,7 +279,7 @@ impl Bench<'_> {
             Observes::Nothing | Observes::Queries(_) => PolicyName::SnapKv,
             Observes::Statistics | Observes::Repetition => policy,
         };
-        CacheOptions { recall: false, ..self.options(&Case { policy, budget: None, recall: false }) }
+        CacheOptions { recall: false, ..self.options(&Case { policy, budget: None, recall: false, guard: false }) }
     }
 
     /// Says on the progress line what is going on with the `i`th of the cases.

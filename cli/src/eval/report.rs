@@ -30,6 +30,7 @@ struct Row {
     /// Tokens; `null` for the full cache.
     budget: Option<u32>,
     recall: bool,
+    guard: bool,
     /// Share of right answers when asked first.
     #[serde(skip_serializing_if = "Option::is_none")]
     score: Option<f64>,
@@ -46,6 +47,7 @@ impl Report {
             policy: case.policy,
             budget: case.budget,
             recall: case.recall,
+            guard: case.guard,
             score: share(&measured.first),
             score_second: share(&measured.second),
             measured,

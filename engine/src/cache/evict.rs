@@ -45,6 +45,8 @@ impl Attend for Cache {
         hot.append(&k_rows, &v_rows, first, angle)?;
         self.ledger.add(first, n as u32, self.shape.kv_heads as u32);
         let out = hot.attend(q, first)?;
+        self.look_at_missed(layer, q)?;
+        let hot = &mut self.layers[layer];
         let over = hot.len().saturating_sub(self.layer_budget(layer) as usize);
         self.peak_bytes = self.peak_bytes.max(self.bytes());
         let due = match self.phase {
@@ -111,7 +113,7 @@ impl Cache {
     fn look_at(&mut self, i: usize, q: &Tensor, first: u32, angle: u32) -> Result<()> {
         let observes = self.policy().observes();
         let window = if let Observes::Queries(n) = observes { n } else { 0 };
-        let tail = window.max(if self.options.recall_every.is_some() { LOOK_BACK } else { 0 });
+        let tail = window.max(if self.options.recall_every.is_some() || self.watches() { LOOK_BACK } else { 0 });
         if tail > 0 {
             self.tails[i].push(q, first, tail)?;
         }

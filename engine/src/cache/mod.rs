@@ -5,6 +5,7 @@
 mod evict;
 mod layer;
 mod ledger;
+mod missed;
 #[cfg(test)]
 mod operations;
 pub mod policy;
@@ -27,6 +28,7 @@ use crate::protocol::{CacheOptions, CacheState, KeptPatch, KvType, Recalled};
 pub use evict::Repeating;
 use layer::HotLayer;
 use ledger::Ledger;
+pub use missed::Missed;
 use policy::expected::Moments;
 use policy::{MIN_BUDGET, MIN_RECENT, Observes, Plan, Policy};
 use queries::Queries;
@@ -78,6 +80,8 @@ pub struct Cache {
     /// What the layers below asked for, by position.
     asked: Vec<f32>,
     recall_time: Duration,
+    /// What each head of the layers that were looked at misses, while that is asked for.
+    looking: Option<Vec<f32>>,
     shape: Shape,
     rope: Rope,
     n_seen: u32,
@@ -154,6 +158,7 @@ impl Cache {
             asking: Queries::default(),
             asked: Vec::new(),
             recall_time: Duration::ZERO,
+            looking: None,
             shape: Shape {
                 heads: config.heads,
                 kv_heads: config.kv_heads,
@@ -190,6 +195,7 @@ impl Cache {
             moments: self.moments.clone(),
             asking: Queries::default(),
             asked: Vec::new(),
+            looking: None,
             rope: self.rope.clone(),
             ..*self
         })

@@ -110,7 +110,15 @@ export function message(
 }
 
 /** What a column took that was left out. */
-const NOTHING = { prefilled: 0, prefill_s: 0, recall_s: 0, ttft_s: 0, generated: 0, tok_s: 0 };
+const NOTHING = {
+  prefilled: 0,
+  prefill_s: 0,
+  recall_s: 0,
+  looked_again: 0,
+  ttft_s: 0,
+  generated: 0,
+  tok_s: 0,
+};
 
 /** A small budget loses what the answer needs. */
 function replyUnder({ policy, budget }: CacheOptions): string {

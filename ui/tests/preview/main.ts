@@ -24,6 +24,7 @@ const chat = (id: string, title: string, ago: number): Chat => ({
         prefilled: 6160,
         prefill_s: 41,
         recall_s: 0.6,
+        looked_again: 0,
         ttft_s: 41.4,
         generated: 141,
         tok_s: 16.8,

@@ -13,6 +13,7 @@ export const OPTIONS: CacheOptions = {
   recall: true,
   recall_share: 0.5,
   recall_every: null,
+  guard: true,
   store_limit: null,
 };
 

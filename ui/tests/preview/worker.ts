@@ -174,6 +174,7 @@ export class FakeWorker {
       prefilled,
       prefill_s: 20.8,
       recall_s: 0.4,
+      looked_again: 0,
       ttft_s: 21.1,
       generated,
       tok_s: 17.3,

@@ -22,6 +22,7 @@ test('an answer grows token by token and keeps its time to the first', () => {
     prefilled: 20,
     prefill_s: 1.9,
     recall_s: 0.1,
+    looked_again: 0,
     ttft_s: 2.1,
     generated: 2,
     tok_s: 10,

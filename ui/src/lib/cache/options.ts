@@ -61,13 +61,14 @@ export function restored(preset: CacheOptions, stored: unknown, policies: string
     const usable = typed(field, shown(field, value));
     if (typeof usable === 'number') Object.assign(options, { [field.key]: usable });
   }
-  const { policy, kv, prefill, recall } = from;
+  const { policy, kv, prefill, recall, guard } = from;
   if (typeof policy === 'string' && policies.includes(policy)) {
     options.policy = policy as CacheOptions['policy'];
   }
   options.kv = KV_TYPES.find((name) => name === kv) ?? options.kv;
   options.prefill = PREFILL_MODES.find((name) => name === prefill) ?? options.prefill;
   if (typeof recall === 'boolean') options.recall = recall;
+  if (typeof guard === 'boolean') options.guard = guard;
   return options;
 }
 

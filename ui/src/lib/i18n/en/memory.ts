@@ -69,6 +69,8 @@ export const memory = {
     title: 'Recall',
     label: 'Bring back what a question asks for',
     says: 'What was evicted waits in the store; the parts that fit your question return before it is answered.',
+    guard: 'Watch answers',
+    guardSays: 'Where an answer misses much of what was evicted, that returns while it is written.',
   },
   pin: {
     keep: 'Keep in memory',

@@ -14,6 +14,7 @@ export const thread = {
   ttft: (seconds: string) => `${seconds} s to first token`,
   generated: (n: number) => plural(n, { one: 'token', other: 'tokens' }),
   prefilled: (n: number) => `${count(n)} read`,
+  cameBack: (n: number) => `recalled ${n === 1 ? 'once' : `${count(n)} times`} while writing`,
   endedAtLimit: 'Ended at the limit of tokens',
   stopped: 'Stopped',
   cutOff: 'Cut off',

@@ -66,6 +66,8 @@ export const memory: Catalogue['memory'] = {
     title: '召回',
     label: '取回问题所需的内容',
     says: '被淘汰的内容留在后备存储中；与你的问题相关的部分会在回答之前取回。',
+    guard: '监看回答',
+    guardSays: '若回答缺少许多已被淘汰的内容，会在书写过程中取回。',
   },
   pin: {
     keep: '保留在记忆中',

@@ -15,6 +15,7 @@ export const thread: Catalogue['thread'] = {
   ttft: (seconds) => `首个 token ${seconds} 秒`,
   generated: (n) => `${count(n)} 个 token`,
   prefilled: (n) => `读取 ${count(n)}`,
+  cameBack: (n) => `书写时取回 ${count(n)} 次`,
   endedAtLimit: '已达到 token 上限',
   stopped: '已停止',
   cutOff: '已中断',

@@ -57,6 +57,10 @@ recall_share: number,
  */
 recall_every: number | null, 
 /**
+ * Whether an answer is watched while it is written, and recalls anew where it needs what is only in the store.
+ */
+guard: boolean, 
+/**
  * Bytes of host memory for the store of all entries; 0 keeps none, `null` takes half of the free memory.
  */
 store_limit: number | null, };

@@ -17,6 +17,10 @@ prefill_s: number,
  */
 recall_s: number, 
 /**
+ * Times that entries came back while the answer was written, because it missed them.
+ */
+looked_again: number, 
+/**
  * Seconds from the command to the first token.
  */
 ttft_s: number, 

@@ -16,6 +16,7 @@ export const PRESETS: Record<Preset, CacheOptions> = {
     "recall": true,
     "recall_share": 0.25,
     "recall_every": null,
+    "guard": true,
     "store_limit": null
   },
   "conversation": {
@@ -31,6 +32,7 @@ export const PRESETS: Record<Preset, CacheOptions> = {
     "recall": true,
     "recall_share": 0.5,
     "recall_every": null,
+    "guard": true,
     "store_limit": null
   },
   "document": {
@@ -46,6 +48,7 @@ export const PRESETS: Record<Preset, CacheOptions> = {
     "recall": true,
     "recall_share": 0.5,
     "recall_every": null,
+    "guard": true,
     "store_limit": null
   }
 };

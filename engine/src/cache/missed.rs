@@ -1,0 +1,73 @@
+//! What an answer misses: the attention that its tokens would give to entries that are only in the store.
+
+use candle_core::Tensor;
+use rayon::prelude::*;
+
+use super::Cache;
+use super::layer::Slots;
+use crate::attention::probe::{Reduce, probe};
+use crate::error::Result;
+
+/// Of the layers above the lowest quarter, so many are looked at: a sample costs a tenth of a recall.
+const SAMPLE: usize = 3;
+
+/// The share of attention that goes to entries which are only in the store.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Missed {
+    /// Over all heads that were looked at.
+    pub mean: f32,
+    /// Of the head that misses most.
+    pub most: f32,
+}
+
+impl Cache {
+    /// Looks at what the next token misses; [`Cache::take_missed`] says it.
+    pub fn look(&mut self) {
+        self.looking = Some(Vec::new());
+    }
+
+    /// What the last token missed, where it was looked at.
+    pub fn take_missed(&mut self) -> Option<Missed> {
+        let shares = self.looking.take()?;
+        let mean = shares.iter().sum::<f32>() / shares.len().max(1) as f32;
+        Some(Missed { mean, most: shares.iter().copied().fold(0.0, f32::max) })
+    }
+
+    /// Whether an answer is to be watched: something that it may need is only in the store.
+    pub fn watches(&self) -> bool {
+        self.options.guard && !self.past_context() && self.recalls()
+    }
+
+    fn sampled(&self, i: usize) -> bool {
+        let (layers, lowest) = (self.layers.len(), self.layers.len() / 4);
+        let step = ((layers - lowest) / SAMPLE).max(1);
+        i >= lowest && (layers - 1 - i).is_multiple_of(step)
+    }
+
+    /// Notes what `q` `[heads, n, head_dim]` would attend to in the store of one layer, and is not hot.
+    pub(super) fn look_at_missed(&mut self, i: usize, q: &Tensor) -> Result<()> {
+        let (Some(_), Some(store)) = (&self.looking, &self.store) else { return Ok(()) };
+        if !self.sampled(i) {
+            return Ok(());
+        }
+        let (d, group) = (self.shape.head_dim, self.shape.group());
+        let rows: Vec<f32> = q.flatten_all()?.to_vec1()?;
+        let of_head = rows.len() / self.shape.kv_heads;
+        let positions = store.layers[i].positions();
+        let missed = |(head, slots): (usize, &Slots)| -> f32 {
+            let rows = &rows[head * of_head..(head + 1) * of_head];
+            let shares = probe(rows, &store.keys(i, head, &positions), d, |_| positions.len(), Reduce::Sum);
+            let mut hot = slots.positions.iter().peekable();
+            let away = positions.iter().zip(shares).filter(|&(p, _)| {
+                while hot.next_if(|&held| held < p).is_some() {}
+                hot.peek() != Some(&p)
+            });
+            away.map(|(_, share)| share).sum::<f32>() / group as f32
+        };
+        let shares: Vec<f32> = self.layers[i].heads.par_iter().enumerate().map(missed).collect();
+        if let Some(all) = &mut self.looking {
+            all.extend(shares);
+        }
+        Ok(())
+    }
+}
