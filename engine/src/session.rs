@@ -1,16 +1,17 @@
 //! One conversation: messages in, events out. Only tokens that are new since the last turn are prefilled.
 
+mod control;
+mod events;
+mod pins;
+
 use std::collections::HashMap;
 use std::ops::Range;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use base64::Engine;
 use candle_core::Tensor;
 
-use crate::cache::Cache;
 use crate::cache::snapshot::{self, Extra};
 use crate::context::{self, Context, Progress};
 use crate::error::{Error, Result};
@@ -25,6 +26,10 @@ use crate::relief::Reliefs;
 use crate::sampler::Sampler;
 use crate::tokenizer::Special;
 
+pub use control::Control;
+use events::{cache_event, layers_event, notice, prefill_event};
+use pins::{OwnPins, own_pins, repin, set_pins};
+
 /// Progress and cache states are reported at most this often.
 const REPORT_EVERY: Duration = Duration::from_millis(60);
 
@@ -32,80 +37,6 @@ const NO_PASSAGE: &str = "This passage is not in the chat, so it cannot be pinne
 
 /// Hears what happens in a session.
 pub type Emit<'a> = &'a mut (dyn FnMut(Event) + Send);
-
-/// What other threads may do to a session while it works.
-#[derive(Debug, Default)]
-pub struct Control {
-    stop: AtomicBool,
-    budget: Mutex<Option<Option<u32>>>,
-    pins: Mutex<Vec<(Passage, bool)>>,
-    layers: Mutex<Option<u32>>,
-    ids: Mutex<Vec<u32>>,
-}
-
-impl Control {
-    /// Ends prefill or generation within one token.
-    pub fn stop(&self) {
-        self.stop.store(true, Ordering::Relaxed);
-    }
-
-    /// Makes the next turn start although an earlier one was stopped.
-    pub fn rearm(&self) {
-        self.stop.store(false, Ordering::Relaxed);
-    }
-
-    /// Asks for another budget, which holds from the next token or chunk on.
-    pub fn set_budget(&self, budget: Option<u32>) {
-        *self.budget.lock().unwrap_or_else(PoisonError::into_inner) = Some(budget);
-    }
-
-    /// Asks for a passage to be kept from eviction, or no longer; holds from the next token or prompt on.
-    pub fn pin(&self, passage: Passage, pinned: bool) {
-        self.pins.lock().unwrap_or_else(PoisonError::into_inner).push((passage, pinned));
-    }
-
-    /// Asks for an [`Event::Layers`] with so many bins, from the next token or chunk on.
-    pub fn show_layers(&self, bins: u32) {
-        *self.layers.lock().unwrap_or_else(PoisonError::into_inner) = Some(bins);
-    }
-
-    /// The tokens of the conversation in `range`, also of those that are only being read.
-    ///
-    /// # Errors
-    /// [`Error::Range`].
-    pub fn ids(&self, range: Range<u32>) -> Result<Vec<u32>> {
-        let ids = self.ids.lock().unwrap_or_else(PoisonError::into_inner);
-        ids.get(range.start as usize..range.end as usize).map(<[u32]>::to_vec).ok_or(Error::Range {
-            start: range.start,
-            end: range.end,
-            n_seen: ids.len() as u32,
-        })
-    }
-
-    fn stopped(&self) -> bool {
-        self.stop.load(Ordering::Relaxed)
-    }
-
-    fn take_budget(&self) -> Option<Option<u32>> {
-        self.budget.lock().unwrap_or_else(PoisonError::into_inner).take()
-    }
-
-    fn take_pins(&self) -> Vec<(Passage, bool)> {
-        std::mem::take(&mut *self.pins.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-
-    fn take_layers(&self) -> Option<u32> {
-        self.layers.lock().unwrap_or_else(PoisonError::into_inner).take()
-    }
-
-    fn set_ids(&self, ids: &[u32]) {
-        ids.clone_into(&mut self.ids.lock().unwrap_or_else(PoisonError::into_inner));
-    }
-
-    fn push_id(&self, id: u32) {
-        self.ids.lock().unwrap_or_else(PoisonError::into_inner).push(id);
-    }
-}
 
 /// An answer and what it took.
 #[derive(Debug, Clone)]
@@ -618,38 +549,6 @@ impl Session {
     }
 }
 
-/// What could not be done, for the person; an error that is more than that stays one.
-fn notice(session: &SessionId, error: Error) -> Result<Event> {
-    match error {
-        Error::Options(_) | Error::OutOfMemory { .. } => {
-            Ok(Event::Notice { session: session.clone(), code: error.code().into(), message: error.to_string() })
-        }
-        error => Err(error),
-    }
-}
-
-fn cache_event(session: &SessionId, cache: &mut Cache) -> Event {
-    Event::Cache {
-        session: session.clone(),
-        state: cache.state(),
-        kept: cache.changes(),
-        forgotten: cache.forgotten(),
-        pinned: cache.pinned(),
-    }
-}
-
-fn layers_event(session: &SessionId, cache: &Cache, bins: u32) -> Event {
-    let bins = bins.clamp(1, cache.n_seen().max(1));
-    let shares = base64::engine::general_purpose::STANDARD.encode(cache.layer_shares(bins));
-    Event::Layers { session: session.clone(), n_seen: cache.n_seen(), layers: cache.layers() as u32, bins, shares }
-}
-
-fn prefill_event(session: &SessionId, done: f32, total: f32, mode: PrefillMode, started: Instant) -> Event {
-    let tok_s = done / started.elapsed().as_secs_f32().max(1e-6);
-    let remaining_s = (done >= 1.0).then(|| (total - done) / tok_s);
-    Event::Prefill { session: session.clone(), done: done as u32, total: total as u32, tok_s, remaining_s, mode }
-}
-
 /// The tokens of a turn, up to where new ones are to be generated.
 struct Begun {
     built: Built,
@@ -702,52 +601,4 @@ fn ask(spans: &[Span], messages: &[Message]) -> u32 {
     let last = messages.len().saturating_sub(1) as u32;
     let words = |span: &&Span| span.message == Some(last) && matches!(span.kind, SpanKind::Text { .. });
     spans.iter().find(words).or(spans.last()).map_or(0, |span| span.start)
-}
-
-/// What is pinned without being asked for.
-#[derive(Debug, Clone, Default)]
-struct OwnPins {
-    /// The system prompt and what the template puts before the first message of the person.
-    opening: Vec<Range<u32>>,
-    /// What the template puts between messages, the newest last: kept while there is room.
-    between: Vec<Range<u32>>,
-}
-
-fn own_pins(spans: &[Span], messages: &[Message]) -> OwnPins {
-    let is_system =
-        |span: &Span| span.message.is_none_or(|i| messages.get(i as usize).is_some_and(|m| m.role == Role::System));
-    let opening = spans.iter().take_while(|span| is_system(span)).last().map_or(0, |span| span.end);
-    let between = spans.iter().filter(|span| span.start >= opening && span.kind == SpanKind::Template);
-    OwnPins {
-        opening: if opening == 0 { Vec::new() } else { vec![Range { start: 0, end: opening }] },
-        between: between.map(|span| span.start..span.end).collect(),
-    }
-}
-
-/// Adds a range to the pins, or cuts it out of them.
-fn repin(pins: &mut Vec<Range<u32>>, range: Range<u32>, pinned: bool) {
-    if pinned {
-        pins.push(range);
-    } else {
-        let outside = |pin: &Range<u32>| [pin.start..pin.end.min(range.start), pin.start.max(range.end)..pin.end];
-        *pins = pins.iter().flat_map(outside).filter(|pin| !pin.is_empty()).collect();
-    }
-}
-
-fn set_pins(cache: &mut Cache, own: &OwnPins, user: &[Range<u32>]) -> Result<()> {
-    cache.set_pins(own.opening.iter().chain(user).cloned().collect(), own.between.clone())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn unpinning_the_middle_leaves_both_ends() {
-        let mut pins = vec![10..30, 50..60];
-        repin(&mut pins, 15..20, false);
-        repin(&mut pins, 50..70, false);
-        repin(&mut pins, 80..90, true);
-        assert_eq!(pins, [10..15, 20..30, 80..90]);
-    }
 }

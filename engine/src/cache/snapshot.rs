@@ -16,12 +16,13 @@ use safetensors::tensor::{Dtype, SafeTensors, TensorView};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
+use super::budget::checked_budget;
 use super::layer::{HotLayer, Slots};
 use super::policy::expected::Moments;
 use super::queries::Queries;
 use super::rows::{HostRows, Rows};
 use super::store::{Mark, PAGE, Page, Store};
-use super::{Cache, Phase, checked_budget};
+use super::{Cache, Phase};
 use crate::context::Context;
 use crate::error::{Error, Result};
 use crate::gguf::hex;
