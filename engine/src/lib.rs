@@ -10,6 +10,7 @@ pub mod device;
 pub mod error;
 pub mod footprint;
 pub mod gguf;
+pub mod leash;
 pub mod model;
 pub mod prompt;
 pub mod protocol;
