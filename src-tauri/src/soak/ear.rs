@@ -17,6 +17,8 @@ pub struct Heard {
     pub problem: Option<String>,
     /// The largest budget that was in force.
     budget: u32,
+    /// Of the cache, when it was last told.
+    state: CacheState,
 }
 
 pub struct Ear {
@@ -35,7 +37,7 @@ impl Ear {
         self.listen(desk);
         let mut chats = self.chats.lock().unwrap();
         let heard = chats.entry(chat.to_owned()).or_default();
-        *heard = Heard { budget: budget.max(heard.budget), ..Heard::default() };
+        *heard = Heard { budget: budget.max(heard.budget), state: heard.state.clone(), ..Heard::default() };
     }
 
     /// The slider is about to be moved there.
@@ -51,6 +53,14 @@ impl Ear {
         self.chats.lock().unwrap().get(chat).cloned().unwrap_or_default()
     }
 
+    /// Bytes that the worker says its caches and stores hold, and the positions in them.
+    pub fn told(&self, desk: &Desk) -> (u64, u32) {
+        self.listen(desk);
+        let chats = self.chats.lock().unwrap();
+        let states = chats.values().map(|heard| &heard.state);
+        states.fold((0, 0), |(bytes, seen), state| (bytes + state.hot_bytes + state.store_bytes, seen + state.n_seen))
+    }
+
     fn listen(&self, desk: &Desk) {
         for event in desk.heard.lock().unwrap().drain(..) {
             let AppEvent::Worker { event } = event else { continue };
@@ -62,7 +72,9 @@ impl Ear {
                     heard.pieces += 1;
                 }
                 Event::Cache { session, state, .. } => {
-                    self.hold(&state, chats.entry(session).or_default());
+                    let heard = chats.entry(session).or_default();
+                    self.hold(&state, heard);
+                    heard.state = state;
                 }
                 Event::Finished { session, .. } => chats.entry(session).or_default().ended = true,
                 Event::Failed { session, code, message } => {
