@@ -116,12 +116,15 @@ fn numbers(pages: &[usize]) -> String {
 }
 
 #[cfg(test)]
+mod hostile;
+
+#[cfg(test)]
 mod tests {
     use std::fs;
 
     use super::*;
 
-    fn guide() -> PathBuf {
+    pub fn guide() -> PathBuf {
         Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/guide.pdf")
     }
 

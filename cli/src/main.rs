@@ -22,6 +22,9 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 use failure::Failure;
 
+#[global_allocator]
+static ALLOCATOR: engine::leash::Allocator = engine::leash::Allocator;
+
 /// Chat with long documents in a fixed amount of memory.
 #[derive(Parser)]
 #[command(name = "cistern", version, about, propagate_version = true, disable_help_subcommand = true)]

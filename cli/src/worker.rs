@@ -70,6 +70,8 @@ struct Shared {
     /// Bytes of each session's hot cache and store.
     kv_bytes: Mutex<HashMap<SessionId, (u64, u64)>>,
     working: Mutex<bool>,
+    /// Whether there was work since freed memory was last given back.
+    worked: Mutex<bool>,
 }
 
 impl Shared {
@@ -110,6 +112,9 @@ fn watch_memory(shared: &Shared) {
     loop {
         thread::sleep(MEMORY_EVERY);
         if *lock(&shared.working) {
+            shared.report_memory();
+        } else if std::mem::take(&mut *lock(&shared.worked)) {
+            give_back_memory();
             shared.report_memory();
         }
     }
@@ -226,6 +231,7 @@ impl Engine {
             *lock(&self.shared.working) = true;
             self.run(id, request);
             *lock(&self.shared.working) = false;
+            *lock(&self.shared.worked) = true;
             self.shared.report_memory();
         }
     }
@@ -338,7 +344,8 @@ impl Engine {
     }
 }
 
-/// glibc keeps what was freed in pieces for later; a model that is closed has no later.
+/// glibc keeps what was freed in pieces for later, and more of it with every turn: it goes back when the engine rests,
+/// and with what is closed.
 fn give_back_memory() {
     #[cfg(target_env = "gnu")]
     // SAFETY: takes no pointers, and may be called at any time from any thread.

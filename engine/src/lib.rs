@@ -11,6 +11,7 @@ pub mod error;
 pub mod footprint;
 pub mod gguf;
 pub mod guard;
+pub mod leash;
 pub mod memory;
 pub mod model;
 pub mod prompt;

@@ -21,8 +21,11 @@ use crate::models;
 use crate::snapshots::Snapshots;
 use crate::worker::{Notice, Worker, answer};
 
+mod owed;
 #[cfg(test)]
 mod tests;
+
+use owed::Owed;
 
 /// The longest that streamed text waits to be stored.
 const STORE_WITHIN: Duration = Duration::from_millis(100);
@@ -39,6 +42,7 @@ pub struct Answers {
     ready: Arc<watch::Sender<bool>>,
     /// Held while an event is taken in, so that whoever reads sees text and count agree.
     running: Arc<Mutex<HashMap<SessionId, Running>>>,
+    owed: Owed,
     /// Whether the window knows that text cannot be stored.
     complained: Arc<AtomicBool>,
 }
@@ -70,8 +74,8 @@ impl Answers {
     ) -> Self {
         let memory = Arc::new(watch::channel(WorkerMemory::default()).0);
         let ready = Arc::new(watch::channel(false).0);
-        let (running, complained) = (Arc::default(), Arc::default());
-        let answers = Self { store, outbox, worker, snapshots, memory, ready, running, complained };
+        let (running, owed, complained) = (Arc::default(), Owed::new(store.clone()), Arc::default());
+        let answers = Self { store, outbox, worker, snapshots, memory, ready, running, owed, complained };
         tokio::spawn(answers.clone().take_in(notices));
         answers
     }
@@ -120,6 +124,7 @@ impl Answers {
         if chat.is_some_and(|chat| running.contains_key(&chat)) {
             return Err(Problem::Busy);
         }
+        self.owed.pay().await?;
         let sent = self.store.run(store).await?;
         let (session, id) = (sent.chat.id.clone(), sent.answer.id);
         running.insert(session.clone(), Running { answer: id, sent: false, unsaved: String::new(), generated: 0 });
@@ -169,10 +174,7 @@ impl Answers {
     }
 
     /// Ends an answer within one token.
-    ///
-    /// # Errors
-    /// When it cannot be stored.
-    pub async fn stop(&self, chat: &str) -> Result<(), Problem> {
+    pub async fn stop(&self, chat: &str) {
         let mut running = self.running.lock().await;
         match running.get(chat) {
             // Its end comes as an event. A worker that died meanwhile has ended it in another way.
@@ -180,25 +182,20 @@ impl Answers {
             Some(_) => {
                 if let Some(entry) = running.remove(chat) {
                     let (reason, stats) = (FinishReason::Stopped, TurnStats::default());
-                    self.end(entry, Ending::Finished(reason, stats.clone())).await?;
+                    self.end(entry, Ending::Finished(reason, stats.clone())).await;
                     self.tell(Event::Finished { session: chat.to_owned(), reason, stats });
                 }
             }
             None => {}
         }
-        Ok(())
     }
 
     /// Ends every answer, before its model goes.
-    ///
-    /// # Errors
-    /// When one cannot be stored.
-    pub async fn stop_all(&self) -> Result<(), Problem> {
+    pub async fn stop_all(&self) {
         let chats: Vec<_> = self.running.lock().await.keys().cloned().collect();
         for chat in chats {
-            self.stop(&chat).await?;
+            self.stop(&chat).await;
         }
-        Ok(())
     }
 
     /// Waits until nothing is being written any more.
@@ -220,14 +217,18 @@ impl Answers {
     pub async fn open(&self, id: String) -> Result<Chat, Problem> {
         let mut running = self.running.lock().await;
         self.outbox.flush();
-        self.save(&mut running).await?;
-        let now = running.get(&id).map(|entry| (entry.answer, entry.generated));
-        let mut chat = self.store.run(move |db| chats::chat(db, &id)).await?;
+        // A disk that takes nothing more keeps nobody from reading.
+        if let Err(problem) = self.save(&mut running).await {
+            self.complain(&problem);
+        }
+        let now = running.get(&id).map(|entry| (entry.answer, entry.generated, entry.unsaved.clone()));
+        let mut chat = self.owed.chat(id).await?;
         self.snapshots.show(&chat.summary.id);
         tokio::spawn(self.clone().restore_shown());
-        if let Some((answer, generated)) = now
+        if let Some((answer, generated, unsaved)) = now
             && let Some(message) = chat.messages.iter_mut().find(|message| message.id == answer)
         {
+            message.text.push_str(&unsaved);
             message.writing = true;
             message.generated = generated;
         }
@@ -271,7 +272,7 @@ impl Answers {
             if entry.sent {
                 drop(self.worker.submit(Request::Stop { session: id.clone() }));
             }
-            self.end(entry, Ending::Finished(FinishReason::Stopped, TurnStats::default())).await?;
+            self.end(entry, Ending::Finished(FinishReason::Stopped, TurnStats::default())).await;
         }
         self.snapshots.forget(&id);
         drop(self.worker.submit(Request::Close { session: id.clone() }));
@@ -284,6 +285,7 @@ impl Answers {
     pub async fn save_all(&self) {
         let mut running = self.running.lock().await;
         let _ = self.save(&mut running).await;
+        let _ = self.owed.pay().await;
     }
 
     async fn take_in(self, mut notices: mpsc::UnboundedReceiver<Notice>) {
@@ -341,9 +343,7 @@ impl Answers {
                 let mut running = self.running.lock().await;
                 let Some(entry) = running.remove(session) else { return };
                 self.snapshots.changed(session);
-                if let Err(problem) = self.end(entry, Ending::Finished(*reason, stats.clone())).await {
-                    self.complain(&problem);
-                }
+                self.end(entry, Ending::Finished(*reason, stats.clone())).await;
                 self.tell(event);
             }
             Event::Failed { session: Some(session), code, message } => {
@@ -399,19 +399,26 @@ impl Answers {
             return;
         }
         self.snapshots.changed(session);
-        if let Some(entry) = running.remove(session)
-            && let Err(problem) = self.end(entry, Ending::Broken(message.to_owned())).await
-        {
-            self.complain(&problem);
+        if let Some(entry) = running.remove(session) {
+            self.end(entry, Ending::Broken(message.to_owned())).await;
         }
         let session = Some(session.to_owned());
         self.tell(Event::Failed { session, code: code.to_owned(), message: message.to_owned() });
     }
 
-    async fn end(&self, entry: Running, ending: Ending) -> Result<(), Problem> {
-        self.store.run(move |db| chats::end(db, entry.answer, &entry.unsaved, &ending)).await?;
+    /// Stores how an answer ended, now or as soon as the disk takes it.
+    async fn end(&self, entry: Running, ending: Ending) {
+        if let Err(problem) = self.owed.end(entry.answer, entry.unsaved, ending).await {
+            self.complain(&problem);
+            let (owed, outbox) = (self.owed.clone(), self.outbox.clone());
+            let complained = Arc::clone(&self.complained);
+            tokio::spawn(async move {
+                owed.pay_later().await;
+                complained.store(false, Ordering::Relaxed);
+                outbox.push(AppEvent::ChatsChanged);
+            });
+        }
         self.outbox.push(AppEvent::ChatsChanged);
-        Ok(())
     }
 
     async fn save(&self, running: &mut HashMap<SessionId, Running>) -> Result<(), Problem> {

@@ -183,7 +183,8 @@ pub async fn show_branch(shell: State<'_, Shell>, chat: String, message: i64) ->
 /// Ends a chat's answer.
 #[tauri::command]
 pub async fn stop(shell: State<'_, Shell>, chat: String) -> Result<()> {
-    Ok(shell.answers.stop(&chat).await?)
+    shell.answers.stop(&chat).await;
+    Ok(())
 }
 
 /// Begins to answer one question under several caches; how it goes arrives as events.

@@ -1,5 +1,6 @@
 //! The shell without its window, for tests.
 
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -11,8 +12,8 @@ use crate::chats::Store;
 use crate::compare::Comparisons;
 use crate::events::Outbox;
 use crate::snapshots::Snapshots;
-use crate::worker::Worker;
 use crate::worker::tests::Scripted;
+use crate::worker::{Programs, Worker};
 
 /// Real database, real process, and what the window would hear.
 pub struct Desk {
@@ -29,6 +30,21 @@ impl Desk {
     /// With a worker of these manners.
     pub fn new(manners: &str) -> Self {
         let scripted = Scripted::new(&[manners]);
+        let (find, model) = (scripted.find(), scripted.model());
+        Self::with(scripted, find, model)
+    }
+
+    /// With the engine itself and the starter model.
+    pub fn real() -> Self {
+        let engine = std::env::current_exe().unwrap().ancestors().nth(2).unwrap().join("cistern");
+        let model = Path::new(env!("CARGO_MANIFEST_DIR")).join("../models/SmolLM2-135M-Instruct.Q4_1.gguf");
+        for file in [&engine, &model] {
+            assert!(file.is_file(), "{} is missing: build the workspace and fetch the starter model", file.display());
+        }
+        Self::with(Scripted::new(&[]), Arc::new(move || Ok(vec![engine.clone()])), model)
+    }
+
+    fn with(scripted: Scripted, find: Programs, model: PathBuf) -> Self {
         let store = Store::open(&scripted.folder.path().join("chats.db")).unwrap();
         let outbox = Outbox::new();
         let heard = Arc::new(Mutex::new(Vec::new()));
@@ -38,7 +54,7 @@ impl Desk {
             true
         }));
         let log = scripted.folder.path().join("worker.log");
-        let (worker, notices) = Worker::start(scripted.find(), Some(scripted.model()), log);
+        let (worker, notices) = Worker::start(find, Some(model), log);
         let folder = scripted.folder.path().join("snapshots");
         let snapshots = Snapshots::new(folder, store.clone(), outbox.clone(), worker.clone()).unwrap();
         let (comparisons, notices) = Comparisons::start(store.clone(), outbox.clone(), worker.clone(), notices);

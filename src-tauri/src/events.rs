@@ -38,6 +38,8 @@ struct State {
     gauge: Option<Gauge>,
     /// Files that nobody has been told of.
     opened: Vec<String>,
+    /// What went wrong before anybody listened.
+    missed: Vec<AppEvent>,
     sent: Option<Instant>,
 }
 
@@ -69,6 +71,8 @@ impl Outbox {
         if !paths.is_empty() {
             state.pending.push(AppEvent::Opened { paths });
         }
+        let missed = std::mem::take(&mut state.missed);
+        state.pending.extend(missed);
         state.flush();
     }
 
@@ -79,6 +83,9 @@ impl Outbox {
             AppEvent::Status { status } => state.status = Some(status.clone()),
             AppEvent::Gauge { gauge } => state.gauge = Some(gauge.clone()),
             AppEvent::Opened { paths } if state.listener.is_none() => state.opened.extend_from_slice(paths),
+            AppEvent::Worker { event: Event::Failed { session: None, .. } } if state.listener.is_none() => {
+                state.missed.push(event.clone());
+            }
             _ => {}
         }
         if state.listener.is_some() {

@@ -29,6 +29,8 @@ mod security;
 mod settings;
 mod shell;
 mod snapshots;
+#[cfg(test)]
+mod soak;
 mod window;
 mod worker;
 

@@ -112,7 +112,7 @@ impl Shell {
     /// # Errors
     /// Why the worker could not open it.
     pub async fn load_model(&self, path: PathBuf) -> Result<(), Problem> {
-        self.put_away().await?;
+        self.put_away().await;
         self.worker.ask(Request::Load { path: path.clone() }).await?;
         let own = !models::in_catalogue(&path);
         self.store
@@ -129,20 +129,19 @@ impl Shell {
     /// Gives the model's memory back.
     ///
     /// # Errors
-    /// When what is being written cannot be stored.
+    /// Why the worker could not close it.
     pub async fn eject_model(&self) -> Result<(), Problem> {
-        self.put_away().await?;
+        self.put_away().await;
         self.worker.ask(Request::Unload).await.map(drop)
     }
 
     /// Ends every answer and keeps what the model holds of each chat.
-    async fn put_away(&self) -> Result<(), Problem> {
+    async fn put_away(&self) {
         self.comparisons.stop();
-        self.answers.stop_all().await?;
+        self.answers.stop_all().await;
         let until = Instant::now() + SAVE_WITHIN_SWITCH;
         self.answers.all_ended(until).await;
         self.snapshots.save_all(until).await;
-        Ok(())
     }
 
     /// Takes a model off this machine, or off the list where its file is the person's; an open one is closed first.
@@ -173,11 +172,11 @@ impl Shell {
     /// Stores what is not stored yet and ends the worker.
     pub async fn close(&self) {
         self.answers.save_all().await;
-        if self.answers.stop_all().await.is_ok() {
-            let until = Instant::now() + SAVE_WITHIN;
-            self.answers.all_ended(until).await;
-            self.snapshots.save_all(until).await;
-        }
+        self.answers.stop_all().await;
+        let until = Instant::now() + SAVE_WITHIN;
+        self.answers.all_ended(until).await;
+        self.answers.save_all().await;
+        self.snapshots.save_all(until).await;
         self.worker.quit().await;
     }
 }

@@ -1,7 +1,8 @@
 //! A model's chat template, kept on a short leash: it comes with a file from the internet.
 
 use std::io;
-use std::sync::mpsc;
+use std::sync::OnceLock;
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::Duration;
 
@@ -10,18 +11,26 @@ use minijinja::value::ValueKind;
 use minijinja::{Environment, Error, ErrorKind, Value, context};
 
 use super::PromptError;
+use crate::leash::Leash;
 use crate::protocol::Role;
 
 /// What a rendering may take, in instructions and in pieces of 64 bytes: so much, and more for each message, of which
 /// honest templates take some hundred.
 const FUEL: u64 = 500_000;
 const FUEL_PER_MESSAGE: u64 = 2_000;
-/// Fuel does not count every step of the runtime: a long list can be written out for a quarter of a minute.
-const WITHIN: Duration = Duration::from_secs(5);
+/// Fuel does not count every step of the runtime: a list that holds another one twice, and that one the next, is
+/// written out without an end. What its thread holds is bounded by this, and how long it is waited for.
+const MEMORY: usize = 24 << 20;
+const MEMORY_PER_MESSAGE: usize = 4 << 10;
+const PATIENCE: u32 = 200;
+const MOMENT: Duration = Duration::from_millis(10);
 /// Templates may call their own macros to a depth that the runtime limits, but not by the room there is.
 const STACK: usize = 32 << 20;
+/// Lists may be as deep as a source is long, and are let go level by level. The longest that are known have some 30 KiB.
+const MAX_SOURCE: usize = 256 << 10;
 /// Messages are one character long when they are rendered.
-const MAX_OUTPUT: usize = 8 << 20;
+const MAX_OUTPUT: usize = 1 << 20;
+const OUTPUT_PER_MESSAGE: usize = 1 << 10;
 const NAME: &str = "chat_template";
 
 #[derive(Debug)]
@@ -29,6 +38,8 @@ pub(super) struct Template {
     environment: Environment<'static>,
     bos: String,
     eos: String,
+    /// Why it is not tried again: a thread that was left behind is one too many already.
+    given_up: OnceLock<&'static str>,
 }
 
 /// A message as templates know it.
@@ -55,6 +66,9 @@ impl Turn {
 
 impl Template {
     pub(super) fn new(source: &str, bos: String, eos: String) -> Result<Self, PromptError> {
+        if source.len() > MAX_SOURCE {
+            return Err(PromptError::Template(format!("it is longer than {} KiB", MAX_SOURCE >> 10)));
+        }
         let mut environment = Environment::new();
         // As transformers sets up jinja2, which templates are written for.
         let syntax = SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build();
@@ -71,10 +85,13 @@ impl Template {
                 .map_err(|error| Error::new(ErrorKind::InvalidOperation, error.to_string()))
         });
         environment.add_template_owned(NAME, adapted(source)).map_err(|e| PromptError::Template(say(&e)))?;
-        Ok(Self { environment, bos, eos })
+        Ok(Self { environment, bos, eos, given_up: OnceLock::new() })
     }
 
     pub(super) fn render(&self, turns: &[Turn]) -> Result<String, PromptError> {
+        if let Some(why) = self.given_up.get() {
+            return Err(PromptError::Refused((*why).to_owned()));
+        }
         let mut environment = self.environment.clone();
         environment.set_fuel(Some(FUEL + FUEL_PER_MESSAGE * turns.len() as u64));
         let values = context! {
@@ -85,22 +102,36 @@ impl Template {
             eos_token => self.eos.as_str(),
             add_generation_prompt => true,
         };
+        let mut output = Capped { text: Vec::new(), most: MAX_OUTPUT + OUTPUT_PER_MESSAGE * turns.len() };
+        let leash = Leash::new(MEMORY + MEMORY_PER_MESSAGE * turns.len());
+        let holds = leash.clone();
         let (done, outcome) = mpsc::channel();
-        // A thread that can be left behind; its fuel ends it.
         let rendering = thread::Builder::new().stack_size(STACK).spawn(move || {
-            let mut output = Capped(Vec::new());
-            let rendered = environment
-                .get_template(NAME)
-                .and_then(|template| template.render_captured_to(values, &mut output).map(drop))
-                .map_err(|error| say(&error))
-                .and_then(|()| String::from_utf8(output.0).map_err(|error| error.to_string()));
+            let rendered = holds.hold(|| {
+                environment
+                    .get_template(NAME)
+                    .and_then(|template| template.render_captured_to(values, &mut output).map(drop))
+                    .map_err(|error| say(&error))
+                    .and_then(|()| String::from_utf8(output.text).map_err(|error| error.to_string()))
+            });
             let _ = done.send(rendered);
         });
-        let too_long = |_| "it takes too long".to_owned();
-        rendering
-            .map_err(|error| error.to_string())
-            .and_then(|_| outcome.recv_timeout(WITHIN).map_err(too_long)?)
-            .map_err(PromptError::Refused)
+        rendering.map_err(|error| PromptError::Refused(error.to_string()))?;
+        // In moments: while the process is held up, they do not pass.
+        for _ in 0..PATIENCE {
+            match outcome.recv_timeout(MOMENT) {
+                Ok(rendered) => return rendered.map_err(PromptError::Refused),
+                Err(RecvTimeoutError::Disconnected) => return Err(PromptError::Refused("it broke off".into())),
+                Err(RecvTimeoutError::Timeout) if leash.has_ended() => return self.give_up("it takes too much memory"),
+                Err(RecvTimeoutError::Timeout) => {}
+            }
+        }
+        leash.end();
+        self.give_up("it takes too long")
+    }
+
+    fn give_up(&self, why: &'static str) -> Result<String, PromptError> {
+        Err(PromptError::Refused((*self.given_up.get_or_init(|| why)).to_owned()))
     }
 }
 
@@ -179,14 +210,17 @@ fn holds_namespace(value: &Value, deep: usize) -> bool {
 }
 
 /// Output of limited length.
-struct Capped(Vec<u8>);
+struct Capped {
+    text: Vec<u8>,
+    most: usize,
+}
 
 impl io::Write for Capped {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        if self.0.len() + bytes.len() > MAX_OUTPUT {
+        if self.text.len() + bytes.len() > self.most {
             return Err(io::Error::other("the output is too long"));
         }
-        self.0.extend(bytes);
+        self.text.extend(bytes);
         Ok(bytes.len())
     }
 

@@ -1,12 +1,14 @@
 //! How much memory is taken, at most, while something runs.
 
-use std::alloc::{GlobalAlloc, Layout, System};
+use std::alloc::{GlobalAlloc, Layout};
 use std::sync::atomic::{AtomicUsize, Ordering};
+
+use engine::leash::Allocator;
 
 static NOW: AtomicUsize = AtomicUsize::new(0);
 static PEAK: AtomicUsize = AtomicUsize::new(0);
 
-/// The system's allocator, and a count.
+/// The worker's allocator, and a count.
 pub struct Counting;
 
 fn grow(bytes: usize) {
@@ -14,31 +16,34 @@ fn grow(bytes: usize) {
     PEAK.fetch_max(now, Ordering::Relaxed);
 }
 
-// SAFETY: hands everything on to the system's allocator as it came.
+// SAFETY: hands everything on to the worker's allocator as it came.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        grow(layout.size());
         // SAFETY: as the caller promises.
-        unsafe { System.alloc(layout) }
+        let at = unsafe { Allocator.alloc(layout) };
+        grow(layout.size());
+        at
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        grow(layout.size());
         // SAFETY: as the caller promises.
-        unsafe { System.alloc_zeroed(layout) }
+        let at = unsafe { Allocator.alloc_zeroed(layout) };
+        grow(layout.size());
+        at
     }
 
     unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
         NOW.fetch_sub(layout.size(), Ordering::Relaxed);
         // SAFETY: as the caller promises.
-        unsafe { System.dealloc(at, layout) }
+        unsafe { Allocator.dealloc(at, layout) }
     }
 
     unsafe fn realloc(&self, at: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        // SAFETY: as the caller promises.
+        let at = unsafe { Allocator.realloc(at, layout, size) };
         grow(size);
         NOW.fetch_sub(layout.size(), Ordering::Relaxed);
-        // SAFETY: as the caller promises.
-        unsafe { System.realloc(at, layout, size) }
+        at
     }
 }
 

@@ -29,9 +29,11 @@ pub fn note_file(db: &Connection, hash: &str) -> Result<(), Problem> {
 
 /// Copies that no chat uses: those that one has used, and those that were attached so long ago and never sent.
 pub fn loose_files(db: &Connection, unsent_ms: i64) -> Result<Vec<String>, Problem> {
+    let now = now_ms();
     db.execute("DELETE FROM loose_files WHERE hash IN (SELECT file FROM documents)", [])?;
+    db.execute("UPDATE loose_files SET since_ms = ?1 WHERE since_ms > ?1", [now])?;
     let mut query = db.prepare_cached("SELECT hash FROM loose_files WHERE since_ms < ?1")?;
-    Ok(query.query_map([now_ms() - unsent_ms], |row| row.get(0))?.collect::<Result<_, _>>()?)
+    Ok(query.query_map([now - unsent_ms], |row| row.get(0))?.collect::<Result<_, _>>()?)
 }
 
 /// A copy was removed.

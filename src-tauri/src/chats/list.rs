@@ -51,9 +51,26 @@ pub fn restore(db: &Connection, chat: &str) -> Result<(), Problem> {
     changed(db.execute("UPDATE chats SET deleted_ms = NULL WHERE id = ?1", [chat])?)
 }
 
+/// The chat was used now. Those that seem to have been used later were used before the clock was set back.
+pub(super) fn used(db: &Connection, chat: &str) -> Result<(), Problem> {
+    let now = now_ms();
+    db.prepare_cached(
+        "UPDATE chats SET updated_ms = ?1 - place FROM (
+             SELECT id AS later, row_number() OVER (ORDER BY updated_ms DESC, id DESC) AS place
+             FROM chats WHERE updated_ms > ?1
+         ) WHERE id = later",
+    )?
+    .execute([now])?;
+    db.prepare_cached("UPDATE chats SET updated_ms = ?2 WHERE id = ?1")?.execute(params![chat, now])?;
+    Ok(())
+}
+
 /// Deletes chats with everything in them that were taken out of the list so many milliseconds ago.
 pub fn purge(db: &Connection, after_ms: i64) -> Result<usize, Problem> {
-    Ok(db.execute("DELETE FROM chats WHERE deleted_ms <= ?1", [now_ms().saturating_sub(after_ms)])?)
+    let now = now_ms();
+    // A clock that was set back must not keep for years what was deleted.
+    db.execute("UPDATE chats SET deleted_ms = ?1 WHERE deleted_ms > ?1", [now])?;
+    Ok(db.execute("DELETE FROM chats WHERE deleted_ms <= ?1", [now.saturating_sub(after_ms)])?)
 }
 
 /// Every chat there is, also those that wait to be deleted for good.

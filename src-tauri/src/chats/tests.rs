@@ -4,6 +4,8 @@ use super::list::{TITLE_LEN, title_of};
 use super::*;
 use crate::api::{Attachment, Chat, DocumentInfo, Sent};
 
+mod faults;
+mod hostile;
 mod search;
 mod transfer;
 

@@ -6,7 +6,7 @@ use engine::protocol::{Document, FinishReason, Role, TurnStats};
 use rusqlite::{Connection, params};
 use serde::{Deserialize, Serialize};
 
-use super::list::title_of;
+use super::list::{self, title_of};
 use super::names::{finish_from, finish_name, role_from, role_name};
 use super::{branches, documents, find, now_ms, search};
 use crate::api::{Attachment, ChatSummary};
@@ -147,6 +147,7 @@ pub fn from_json(db: &mut Connection, json: &[u8]) -> Result<ChatSummary, Proble
         "INSERT INTO chats (id, title, created_ms, updated_ms) VALUES (?1, ?2, ?3, ?4)",
         params![id, title, chat.created_ms, now_ms()],
     )?;
+    list::used(&tx, &id)?;
     let mut ids: Vec<i64> = Vec::new();
     for message in chat.messages {
         tx.execute(

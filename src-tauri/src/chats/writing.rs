@@ -3,7 +3,7 @@
 use engine::protocol::Role;
 use rusqlite::{Connection, OptionalExtension, params};
 
-use super::list::title_of;
+use super::list::{self, title_of};
 use super::names::{finish_name, role_from, role_name};
 use super::{Ending, branches, documents, find, now_ms, search};
 use crate::api::{Attachment, Sent, StoredMessage};
@@ -128,7 +128,8 @@ fn insert(db: &Connection, chat: &str, parent: Option<i64>, role: Role, text: &s
         params![chat, parent, role_name(role), text, now],
     )?;
     let id = db.last_insert_rowid();
-    db.execute("UPDATE chats SET leaf_id = ?2, updated_ms = ?3 WHERE id = ?1", params![chat, id, now])?;
+    branches::set_leaf(db, chat, id)?;
+    list::used(db, chat)?;
     Ok(id)
 }
 
@@ -152,10 +153,11 @@ pub fn end(db: &mut Connection, answer: i64, rest: &str, ending: &Ending) -> Res
         }
     };
     search::index(&tx, answer)?;
-    tx.execute(
-        "UPDATE chats SET updated_ms = ?2 WHERE id = (SELECT chat_id FROM messages WHERE id = ?1)",
-        params![answer, now_ms()],
-    )?;
+    let chat: Option<String> =
+        tx.query_row("SELECT chat_id FROM messages WHERE id = ?1", [answer], |row| row.get(0)).optional()?;
+    if let Some(chat) = chat {
+        list::used(&tx, &chat)?;
+    }
     tx.commit()?;
     Ok(())
 }

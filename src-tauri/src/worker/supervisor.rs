@@ -82,13 +82,16 @@ impl Supervisor {
                 }
                 End::Orphaned => return,
                 // A CUDA build may lack a library of the toolkit: the plain one does not need it.
-                End::Died { said_hello: false, .. } | End::Hopeless(_) if self.programs.len() > 1 => {
-                    self.programs.remove(0);
+                End::Died { said_hello: false, how } if self.programs.len() > 1 => self.fall_back(&how),
+                End::Hopeless(problem) if self.programs.len() > 1 => {
+                    self.fall_back(&format!("it cannot be used ({})", problem.to_string().trim_end_matches('.')));
                 }
                 End::Died { how, .. } => {
                     self.deaths.retain(|death| death.elapsed() < LOOP_WINDOW);
                     self.deaths.push(Instant::now());
-                    if self.deaths.len() >= LOOP_DEATHS {
+                    if self.deaths.len() >= LOOP_DEATHS && self.programs.len() > 1 {
+                        self.fall_back(&how);
+                    } else if self.deaths.len() >= LOOP_DEATHS {
                         let message = format!(
                             "The engine stopped {LOOP_DEATHS} times in a row, the last time because {how}; choose a model to try again."
                         );
@@ -110,6 +113,17 @@ impl Supervisor {
                 }
             }
         }
+    }
+
+    /// Goes on with the next program: the one without a graphics card.
+    fn fall_back(&mut self, how: &str) {
+        self.programs.remove(0);
+        self.deaths.clear();
+        let message = format!(
+            "The engine for the graphics card stopped because {how}; Cistern goes on with the processor, which is slower."
+        );
+        let event = Event::Failed { session: None, code: "gpu_engine".to_owned(), message };
+        let _ = self.ends.notices.send(Notice::Event(event));
     }
 
     /// Refuses everything until a model is asked for. `false` when there is nothing left to wait for.

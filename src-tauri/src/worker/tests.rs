@@ -174,7 +174,51 @@ async fn where_the_first_choice_does_not_even_start_the_second_is_used() {
     let scripted = Scripted::new(&["dies-at-once", "healthy"]);
     let (_worker, mut notices) = scripted.start(Some(scripted.model()));
     let seen = states(&mut notices, is_ready).await;
-    assert_eq!(names(&seen), ["loading", "loading", "ready"], "no word of the one that did not start");
+    assert_eq!(names(&seen), ["loading", "loading", "ready"]);
+}
+
+/// What is said by the time that a model is ready, apart from its states.
+async fn complaints(notices: &mut mpsc::UnboundedReceiver<Notice>) -> Vec<String> {
+    let mut said = Vec::new();
+    soon(async {
+        loop {
+            match notices.recv().await.unwrap() {
+                Notice::Event(Event::Failed { session: None, code, message }) if code == "gpu_engine" => {
+                    said.push(message)
+                }
+                Notice::Status(status) if is_ready(&status) => return,
+                _ => {}
+            }
+        }
+    })
+    .await;
+    said
+}
+
+#[tokio::test]
+async fn where_the_graphics_card_is_gone_the_processor_goes_on_and_one_sentence_says_so() {
+    // Its driver's library is missing, or it crashes as soon as it is to compute.
+    for manners in ["dies-at-once", "dies-on-load"] {
+        let scripted = Scripted::new(&[manners, "healthy"]);
+        let (worker, mut notices) = scripted.start(Some(scripted.model()));
+        let said = complaints(&mut notices).await;
+        let [sentence] = &said[..] else { panic!("{manners}: {said:?}") };
+        assert!(sentence.contains("goes on with the processor"), "{sentence}");
+        assert_eq!(sentence.matches('.').count(), 1, "{sentence}");
+        soon(worker.ask(send("a"))).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_graphics_card_whose_program_cannot_be_started_is_done_without() {
+    let scripted = Scripted::new(&["healthy"]);
+    let no_program = scripted.folder.path().join("cistern-cuda");
+    fs::write(&no_program, "not a program").unwrap();
+    let find = scripted.find();
+    let find: Programs = Arc::new(move || find().map(|healthy| [vec![no_program.clone()], healthy].concat()));
+    let log = scripted.folder.path().join("worker.log");
+    let (_worker, mut notices) = Worker::start(find, Some(scripted.model()), log);
+    assert_eq!(complaints(&mut notices).await.len(), 1);
 }
 
 #[tokio::test]
@@ -266,6 +310,13 @@ async fn jan_8247_more_text_than_a_frame_holds_is_refused_and_ends_no_worker() {
         }
     })
     .await;
+}
+
+/// Sends a signal to a worker.
+#[cfg(unix)]
+pub(crate) fn signal(worker: &Worker, name: &str) {
+    let pid = worker.seen().pid.unwrap().to_string();
+    assert!(std::process::Command::new("kill").args([name, &pid]).status().unwrap().success());
 }
 
 #[cfg(unix)]

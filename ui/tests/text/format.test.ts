@@ -1,4 +1,4 @@
-import { describe, expect, test } from 'vitest';
+import { describe, expect, test, vi } from 'vitest';
 import { age, bytes, contextShare, duration, gib, percent, short } from '../../src/lib/text/format';
 
 describe('figures', () => {
@@ -49,5 +49,13 @@ describe('figures', () => {
     expect(age(new Date(2026, 10, 28, 23, 55).getTime(), now)).toBe('Yesterday');
     expect(age(new Date(2026, 10, 24).getTime(), now)).toBe('Last 7 days');
     expect(age(new Date(2026, 9, 24).getTime(), now)).toBe('Earlier');
+    expect(age(new Date(2056, 9, 24).getTime(), now), 'a clock that was ahead').toBe('Today');
+  });
+
+  test('a day of 25 hours is one day', () => {
+    vi.stubEnv('TZ', 'Europe/Berlin');
+    const now = new Date(2026, 9, 26, 9, 0).getTime();
+    expect(age(new Date(2026, 9, 25, 0, 30).getTime(), now)).toBe('Yesterday');
+    vi.unstubAllEnvs();
   });
 });

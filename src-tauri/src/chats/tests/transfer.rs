@@ -3,7 +3,7 @@ use engine::protocol::FinishReason;
 use super::*;
 use crate::api::ChatSummary;
 
-async fn exported(store: &Store, id: &str) -> String {
+pub(super) async fn exported(store: &Store, id: &str) -> String {
     let id = id.to_owned();
     store.run(move |db| to_json(db, &id)).await.unwrap()
 }
@@ -13,7 +13,7 @@ async fn import(store: &Store, json: String) -> Result<ChatSummary, Problem> {
 }
 
 /// A chat with an edited question and an answer that was written anew.
-async fn branched(store: &Store) -> Sent {
+pub(super) async fn branched(store: &Store) -> Sent {
     let first = store.ask(None, "What?", &[manual()]).await.unwrap();
     store.answered(first.answer.id, "This.", FinishReason::Length).await;
     let (chat, answer) = (first.chat.id.clone(), first.answer.id);

@@ -29,6 +29,7 @@ export const CODES = [
   'file_manager',
   'file_size',
   'folder',
+  'gpu_engine',
   'guard_budget',
   'hub_error',
   'hub_offline',

@@ -78,9 +78,13 @@ export function speed(tokS: number): string {
 
 /** `Today`, `Yesterday`, `Last 7 days`, `Earlier`, for headings of the chat list. */
 export function age(ms: number, now: number): string {
-  const midnight = new Date(now).setHours(0, 0, 0, 0);
-  if (ms >= midnight) return t.chats.today;
-  if (ms >= midnight - 86_400_000) return t.chats.yesterday;
-  if (ms >= midnight - 6 * 86_400_000) return t.chats.lastWeek;
+  // A day is 23 or 25 hours long when the clocks are changed.
+  const daysAgo = (days: number) => {
+    const date = new Date(now);
+    return new Date(date.getFullYear(), date.getMonth(), date.getDate() - days).getTime();
+  };
+  if (ms >= daysAgo(0)) return t.chats.today;
+  if (ms >= daysAgo(1)) return t.chats.yesterday;
+  if (ms >= daysAgo(6)) return t.chats.lastWeek;
   return t.chats.earlier;
 }

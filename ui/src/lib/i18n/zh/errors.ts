@@ -27,6 +27,7 @@ export const errors: Record<Code, string> = {
   file_size: '文件大于 512 MiB；请拆分后只添加需要的部分。',
   folder: '无法创建文件夹；请检查它是否可写。',
   guard_budget: '这个回答需要的内容超出了预算，因此已调高预算；如内存不足，请再调低。',
+  gpu_engine: '显卡引擎已停止；Cistern 改用处理器继续运行，速度会慢一些。',
   hub_error: '模型下载站返回了错误；请稍后再试。',
   hub_offline: '无法连接模型下载站；请检查网络后再试。',
   hub_rate_limited: '请求过于频繁；请稍后再试。',
