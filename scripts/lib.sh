@@ -7,7 +7,7 @@ STARTER_SHA256=b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53
 # What the window and its build need on Debian and Ubuntu.
 PACKAGES=(build-essential pkg-config ca-certificates curl libwebkit2gtk-4.1-dev librsvg2-dev python3 python3-pip python3-venv xdg-utils)
 # What its tests need besides.
-TEST_PACKAGES=(xvfb webkit2gtk-driver xdotool python3-gi gir1.2-gtk-3.0)
+TEST_PACKAGES=(xvfb fonts-wqy-microhei webkit2gtk-driver xdotool python3-gi gir1.2-gtk-3.0)
 
 say() { printf '\n\033[1m==> %s\033[0m\n' "$*" >&2; }
 die() {

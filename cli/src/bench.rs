@@ -223,7 +223,7 @@ fn measure(model: &Arc<Model>, options: &CacheOptions, n: u32, generate: u32) ->
     let text = tokenizer.encode(TEXT, Special::AsText);
     // At context 0 something has to come first all the same: one token.
     let ids: Vec<u32> = tokenizer.bos().into_iter().chain(text.into_iter().cycle()).take(n.max(1) as usize).collect();
-    memory::trim();
+    engine::memory::give_back();
     memory::reset_rss_peak();
     let allocated = memory::rss_allocated();
     let mut context = Context::new(model.clone(), options)?;
@@ -242,7 +242,7 @@ fn measure(model: &Arc<Model>, options: &CacheOptions, n: u32, generate: u32) ->
     // The last result may still be on its way on a GPU.
     logits.argmax(0).and_then(|id| id.to_scalar::<u32>()).map_err(Error::from)?;
     let decode_s = started.elapsed().as_secs_f64();
-    memory::trim();
+    engine::memory::give_back();
     let grown = |before: u64| Some(memory::rss_allocated()?.saturating_sub(before));
     Ok(Run {
         prefill_tok_s: (n > 0).then(|| f64::from(n) / prefill_s),

@@ -25,15 +25,6 @@ fn status(name: &str) -> Option<u64> {
     }
 }
 
-/// Gives freed memory back to the system, where the allocator would keep it.
-pub fn trim() {
-    #[cfg(all(target_os = "linux", target_env = "gnu"))]
-    // SAFETY: it may be called at any time from any thread.
-    unsafe {
-        libc::malloc_trim(0);
-    }
-}
-
 /// Starts [`rss_peak`] anew from what is resident now, where the system can.
 pub fn reset_rss_peak() {
     #[cfg(target_os = "linux")]

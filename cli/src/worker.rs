@@ -12,7 +12,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use engine::device;
 use engine::error::Error;
 use engine::model::Model;
 use engine::protocol::{
@@ -20,6 +19,7 @@ use engine::protocol::{
 };
 use engine::session::{Control, Session};
 use engine::tokenizer::Special;
+use engine::{device, memory};
 
 mod saving;
 
@@ -114,7 +114,7 @@ fn watch_memory(shared: &Shared) {
         if *lock(&shared.working) {
             shared.report_memory();
         } else if std::mem::take(&mut *lock(&shared.worked)) {
-            give_back_memory();
+            memory::give_back();
             shared.report_memory();
         }
     }
@@ -257,7 +257,7 @@ impl Engine {
                 self.sessions.remove(&session);
                 lock(&shared.controls).remove(&session);
                 lock(&shared.kv_bytes).remove(&session);
-                give_back_memory();
+                memory::give_back();
                 shared.report(Some(id), Event::Accepted);
             }
             Request::Save { session, path } => match self.sessions.remove_entry(&session) {
@@ -340,16 +340,6 @@ impl Engine {
         lock(&self.shared.kv_bytes).clear();
         *lock(&self.shared.model) = None;
         self.model = None;
-        give_back_memory();
-    }
-}
-
-/// glibc keeps what was freed in pieces for later, and more of it with every turn: it goes back when the engine rests,
-/// and with what is closed.
-fn give_back_memory() {
-    #[cfg(target_env = "gnu")]
-    // SAFETY: takes no pointers, and may be called at any time from any thread.
-    unsafe {
-        libc::malloc_trim(0);
+        memory::give_back();
     }
 }

@@ -131,7 +131,7 @@ fn ask_reads_a_document_once_and_answers_each_question_within_the_budget() {
 #[test]
 fn recall_can_be_switched_off_and_on() {
     for recall in ["off", "on"] {
-        let out = json(&["ask", "--ask", "Say yes.", "--recall", recall, "--max-tokens", "2", "--json"]);
+        let out = json(&["ask", "--ask", "Say yes.", "--recall", recall, "--max-tokens", "4", "--json"]);
         assert_eq!(out["answers"][0]["tokens"], 4, "{out}");
     }
 }
@@ -277,7 +277,7 @@ fn under_a_limit_of_the_system_a_question_is_answered_with_less_or_refused_in_a_
         let mut command = Command::new("sh");
         let line = format!("ulimit -v {limit} && exec \"$@\"");
         command.args(["-c", &line, "sh", env!("CARGO_BIN_EXE_cistern"), "ask", "--model"]).arg(&model);
-        command.args(["--doc", &document, "--ask", "Who counts?", "--max-tokens", "4", "--threads", "1", "--json"]);
+        command.args(["--doc", &document, "--ask", "Who counts?", "--max-tokens", "2", "--threads", "1", "--json"]);
         command.env("MALLOC_ARENA_MAX", "1");
         command
     };

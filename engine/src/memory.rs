@@ -99,6 +99,16 @@ pub fn claim(device: &Device, bytes: u64, site: Site) -> Result<()> {
     Ok(())
 }
 
+/// Gives what was freed back to the system. glibc keeps it in pieces for later, and more of it with every turn: it goes
+/// back when the engine rests, with what is closed, and where memory is short.
+pub fn give_back() {
+    #[cfg(target_env = "gnu")]
+    // SAFETY: takes no pointers, and may be called at any time from any thread.
+    unsafe {
+        libc::malloc_trim(0);
+    }
+}
+
 /// Claims that a test wants to fail, on the thread that it runs on and those that compute for it.
 #[derive(Debug, Clone, Copy)]
 struct Refusals {

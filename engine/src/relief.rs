@@ -4,7 +4,7 @@ use std::fmt;
 
 use crate::context::Context;
 use crate::error::{Error, Result};
-use crate::memory::Site;
+use crate::memory::{self, Site};
 use crate::protocol::{Event, PrefillMode, SessionId};
 
 /// No budget is lowered below this: less holds no sentence and what it is about.
@@ -127,17 +127,23 @@ impl Context {
     /// When the device fails.
     pub fn make_room(&mut self, error: &Error, reading: Option<PrefillMode>) -> Result<Option<Relief>> {
         let Error::OutOfMemory { site, .. } = error else { return Ok(None) };
-        if reading.is_some() && *site == Some(Site::Pass) && self.chunk() > LEAST_CHUNK {
+        let relief = self.give_up(*site, reading)?;
+        memory::give_back();
+        Ok(relief)
+    }
+
+    fn give_up(&mut self, site: Option<Site>, reading: Option<PrefillMode>) -> Result<Option<Relief>> {
+        if reading.is_some() && site == Some(Site::Pass) && self.chunk() > LEAST_CHUNK {
             let to = (self.chunk() / 2).max(LEAST_CHUNK);
             self.set_most_at_once(to);
             return Ok(Some(Relief::Chunk { to }));
         }
-        if reading == Some(PrefillMode::Exact) && *site != Some(Site::Store) {
+        if reading == Some(PrefillMode::Exact) && site != Some(Site::Store) {
             self.set_in_stream();
             return Ok(Some(Relief::Stream));
         }
         let store = self.cache().state().store_bytes;
-        if *site == Some(Site::Store) && store > LEAST_STORE {
+        if site == Some(Site::Store) && store > LEAST_STORE {
             let to = (store - store / 4).max(LEAST_STORE);
             self.cache_mut().lower_store(to)?;
             return Ok(Some(Relief::Store { to }));

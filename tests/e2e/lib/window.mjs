@@ -226,11 +226,16 @@ export class CisternWindow {
 
   /** Presses what opens the document of this name beside the thread. */
   async preview(id, name) {
-    await this.#session.run(
-      (css, name) =>
-        [...document.querySelectorAll(css)].find((e) => e.textContent.includes(name)).click(),
-      by(id),
-      name,
+    await until(`${name} can be opened`, () =>
+      this.#session.run(
+        (css, name) => {
+          const found = [...document.querySelectorAll(css)].find((e) => e.textContent.includes(name));
+          found?.click();
+          return found !== undefined;
+        },
+        by(id),
+        name,
+      ),
     );
     await until('the document is beside the thread', async () => {
       const title = (css) => document.querySelector(css)?.innerText;
