@@ -19,7 +19,8 @@ const REST: u32 = 8;
 const IN_VAIN: u32 = 2;
 
 /// The share of attention that may be missed. At a budget of 5%, Qwen2.5 0.5B misses 0.36 to 0.57 where it is asked for
-/// what was said long ago; what comes back for it then doubles the right answers (`eval turns`).
+/// what was said long ago; with what comes back for it, 17 of 22 answers are right in place of 10 (`eval turns`, 1,500
+/// tokens, two seeds).
 const LIMIT: f32 = 0.3;
 
 /// An entropy this many times its mean is unsure.

@@ -91,10 +91,11 @@ impl Report {
                 "{:<10} {:>7} {:>6}  {a:>9} {b:>9} {c:>10}  {:>9} {:>9}",
                 row.policy.as_str(),
                 row.budget.map_or("–".to_owned(), |budget| budget.to_string()),
-                match (row.budget, row.recall) {
-                    (None, _) => "–",
-                    (_, true) => "on",
-                    (_, false) => "off",
+                match (row.budget, row.recall, row.guard) {
+                    (None, ..) => "–",
+                    (_, true, true) => "on",
+                    (_, true, false) => "asked",
+                    (_, false, _) => "off",
                 },
                 bytes(row.measured.hot_bytes),
                 bytes(row.measured.store_bytes),
@@ -130,7 +131,8 @@ impl Report {
         Series::by_name(self.rows.iter().filter_map(|row| Some((row, value(row)?))).flat_map(|(row, y)| {
             let name = match (row.budget, row.recall) {
                 (None, _) => "full".to_owned(),
-                (_, true) => format!("{} + recall", row.policy.as_str()),
+                (_, true) if row.guard => format!("{} + recall", row.policy.as_str()),
+                (_, true) => format!("{} + recall when asked", row.policy.as_str()),
                 (_, false) => row.policy.as_str().to_owned(),
             };
             let at = row.budget.map_or(vec![least, most], |budget| vec![budget]);

@@ -8,7 +8,7 @@ use super::layer::Slots;
 use crate::attention::probe::{Reduce, probe};
 use crate::error::Result;
 
-/// Of the layers above the lowest quarter, so many are looked at: a sample costs a tenth of a recall.
+/// Of the layers above the lowest quarter, so many are looked at, for one token's queries.
 const SAMPLE: usize = 3;
 
 /// The share of attention that goes to entries which are only in the store.
