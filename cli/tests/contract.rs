@@ -252,7 +252,7 @@ fn eval_compares_with_the_full_cache_and_repeats_itself() {
     assert!(sentence.contains("--text"), "{sentence}");
 }
 
-/// The most address space that a run took, in bytes, and what it printed.
+/// The most address space that a run took, in bytes.
 #[cfg(target_os = "linux")]
 fn address_space(command: &mut Command) -> u64 {
     let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();

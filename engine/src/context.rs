@@ -10,6 +10,7 @@ use crate::error::{Error, Result};
 use crate::memory::{self, Site};
 use crate::model::{Attend, Model};
 use crate::protocol::{CacheOptions, KvType, PrefillMode};
+use crate::relief::Without;
 use crate::tokenizer::Special;
 
 /// An automatic budget takes at most this share of the free memory.
@@ -49,12 +50,8 @@ pub struct Context {
     since_recall: u32,
     /// The next token recalls, whatever the options say of it.
     recall_due: bool,
-    /// Memory ran out while a prompt was read layer by layer: it goes on in a stream.
-    in_stream: bool,
-    /// The most tokens that are read at once, where memory ran out for more.
-    most_at_once: u32,
-    /// Whether questions bring entries back; not where memory ran out for it.
-    recalls: bool,
+    /// What this turn does without, for want of memory.
+    pub(crate) without: Without,
 }
 
 impl Context {
@@ -70,16 +67,7 @@ impl Context {
 
     /// Tokens and the cache that stands for them.
     pub(crate) fn from_parts(model: Arc<Model>, cache: Cache, ids: Vec<u32>) -> Self {
-        Self {
-            model,
-            cache,
-            ids,
-            since_recall: 0,
-            recall_due: false,
-            in_stream: false,
-            most_at_once: u32::MAX,
-            recalls: true,
-        }
+        Self { model, cache, ids, since_recall: 0, recall_due: false, without: Without::default() }
     }
 
     /// A copy that goes its own way.
@@ -132,7 +120,7 @@ impl Context {
     fn read_here(&mut self, ids: &[u32], ask: Option<u32>, watch: Watch) -> Result<Tensor> {
         self.cache.begin_turn();
         self.since_recall = 0;
-        let ask = ask.filter(|_| self.recalls);
+        let ask = ask.filter(|_| !self.without.recall);
         let (start, n) = (self.cache.n_seen(), ids.len() as u32);
         let mode = self.mode(n);
         let read = match mode {
@@ -170,7 +158,7 @@ impl Context {
         };
         match options.prefill {
             // One chunk goes through layer by layer in either way.
-            _ if n <= self.chunk() || self.in_stream => PrefillMode::Streaming,
+            _ if n <= self.chunk() || self.without.exact => PrefillMode::Streaming,
             PrefillMode::Auto if fits_context && fits_memory() => PrefillMode::Exact,
             PrefillMode::Exact if fits_context => PrefillMode::Exact,
             _ => PrefillMode::Streaming,
@@ -188,9 +176,9 @@ impl Context {
     fn step_here(&mut self, id: u32) -> Result<Tensor> {
         self.cache.set_phase(Phase::Decode);
         self.since_recall += 1;
-        let every = self.cache.options().recall_every.filter(|_| self.recalls);
+        let every = self.cache.options().recall_every.filter(|_| !self.without.recall);
         let due = every.is_some_and(|every| self.since_recall.is_multiple_of(every))
-            || std::mem::take(&mut self.recall_due) && self.recalls;
+            || std::mem::take(&mut self.recall_due) && !self.without.recall;
         self.cache.set_ask(due.then(|| self.cache.n_seen()));
         let hidden = self.pass(&[id], &mut |_| Ok(true))?;
         self.cache.set_ask(None);
@@ -215,38 +203,14 @@ impl Context {
         set_options(&self.model, &mut self.cache, options)
     }
 
-    /// Reads prompts in a stream, whatever the options say.
-    pub(crate) fn set_in_stream(&mut self) {
-        self.in_stream = true;
-    }
-
     /// The most tokens that are read at once.
     pub(crate) fn chunk(&self) -> u32 {
-        self.cache.options().chunk.min(self.most_at_once)
-    }
-
-    /// Reads no more tokens at once, whatever the options say.
-    pub(crate) fn set_most_at_once(&mut self, tokens: u32) {
-        self.most_at_once = tokens;
+        self.cache.options().chunk.min(self.without.larger_chunks.unwrap_or(u32::MAX))
     }
 
     /// Has the next token bring back what the last ones attend to.
     pub(crate) fn recall_next(&mut self) {
         self.recall_due = true;
-    }
-
-    pub(crate) fn recalls(&self) -> bool {
-        self.recalls
-    }
-
-    /// Whether questions bring entries back, whatever the options say.
-    pub(crate) fn set_recalls(&mut self, recalls: bool) {
-        self.recalls = recalls;
-    }
-
-    /// A turn is over: the next one tries all that its options say.
-    pub(crate) fn end_relief(&mut self) {
-        (self.in_stream, self.most_at_once, self.recalls) = (false, u32::MAX, true);
     }
 
     /// Sets the budget, also where memory ran out before; `None` follows the free memory as it is now.
@@ -265,11 +229,6 @@ impl Context {
         let free = device::free_memory(self.model.device()).unwrap_or(0) as f64;
         let bytes = u64::from(larger - budget) * bytes_per_token(&self.model.config, options.kv);
         (options.budget.is_none() && larger > budget && bytes as f64 <= free * AUTO_SHARE).then_some(larger)
-    }
-
-    /// Sets the budget, for as long as nobody sets another one.
-    pub(crate) fn raise_budget(&mut self, budget: u32) -> Result<()> {
-        self.cache.set_budget(budget)
     }
 
     /// Chunk by chunk through all layers, with eviction after each; so many tokens of the prompt are `done` before.
@@ -341,16 +300,14 @@ impl Context {
         let mut done = 0.0;
         for layer in 0..layers {
             self.cache.begin_layer(layer, ids.len())?;
+            // Its chunks take as much one after the other.
+            let bytes = model.config.pass_bytes(chunk.min(ids.len()), self.cache.most_entries() + ids.len());
+            memory::claim(model.device(), bytes, Site::Pass)?;
             for (j, x) in hidden.iter_mut().enumerate() {
                 if !watch(Progress { done, mode: PrefillMode::Exact, cache: None })? {
                     return Err(Error::Stopped);
                 }
                 let offset = (j * chunk) as u32;
-                memory::claim(
-                    model.device(),
-                    model.config.pass_bytes(x.dim(0)?, self.cache.most_entries()),
-                    Site::Pass,
-                )?;
                 self.cache.set_offset(offset);
                 let angles = model.rope().tables(angle + offset, x.dim(0)?, model.device())?;
                 *x = model.layer(layer, x, &angles, &mut self.cache)?;
@@ -434,7 +391,7 @@ pub fn auto_budget(model: &Model, options: &CacheOptions) -> u32 {
 
 /// The limit of a store that has none of its own.
 fn auto_store() -> u64 {
-    (device::free_memory(&candle_core::Device::Cpu).unwrap_or(0) as f64 * STORE_SHARE) as u64
+    (device::free_host_memory().unwrap_or(0) as f64 * STORE_SHARE) as u64
 }
 
 /// Bytes on the device that an exact prefill of `n` tokens takes: one layer's entries and the hidden states.

@@ -2,9 +2,7 @@
 //! back; where that is not enough and the budget is automatic, the budget grows.
 //!
 //! When to look costs nothing to tell: at the beginning, now and then, and at once where the model becomes unsure or
-//! begins to repeat itself. What decides is the attention that is missed (see [`Missed`]).
-
-use crate::cache::Missed;
+//! begins to repeat itself. What decides is the attention that is missed (see [`Cache::take_missed`](crate::cache::Cache::take_missed)).
 
 /// Tokens of an answer after which it is looked at first.
 const FIRST: u32 = 2;
@@ -65,9 +63,9 @@ impl Guard {
         self.tokens == FIRST || self.tokens.is_multiple_of(EVERY) || unsure || loops(said)
     }
 
-    /// What is to be done about what a token missed.
-    pub fn judge(&mut self, missed: Missed) -> Measure {
-        if missed.mean < LIMIT {
+    /// What is to be done where a token missed this share of its attention.
+    pub fn judge(&mut self, missed: f32) -> Measure {
+        if missed < LIMIT {
             self.in_vain = 0;
             return Measure::Nothing;
         }
@@ -136,14 +134,14 @@ mod tests {
 
     #[test]
     fn what_is_missed_is_brought_back_and_where_that_does_not_help_the_budget_grows() {
-        let much = Missed { mean: 0.6, most: 0.9 };
+        let much = 0.6;
         let mut guard = Guard::default();
-        assert_eq!(guard.judge(Missed { mean: 0.1, most: 0.9 }), Measure::Nothing);
+        assert_eq!(guard.judge(0.1), Measure::Nothing);
         assert_eq!(
             [guard.judge(much), guard.judge(much), guard.judge(much)],
             [Measure::Recall, Measure::Recall, Measure::Raise]
         );
-        assert_eq!(guard.judge(Missed::default()), Measure::Nothing);
+        assert_eq!(guard.judge(0.0), Measure::Nothing);
         assert_eq!(guard.judge(much), Measure::Recall);
     }
 }

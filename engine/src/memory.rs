@@ -13,7 +13,8 @@ use crate::error::{Error, Result};
 /// What else the process takes meanwhile, in pieces that nobody asks for.
 const RESERVE: u64 = 96 << 20;
 
-/// So much is given, in bytes, before the free memory is looked at again; a look costs some 50 µs.
+/// So much is given, in bytes, before the free memory is looked at again; a look takes about half a
+/// millisecond.
 const CREDIT: u64 = 32 << 20;
 
 /// What memory is taken for.

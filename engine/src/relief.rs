@@ -16,6 +16,17 @@ const LEAST_CHUNK: u32 = 8;
 /// No store is lowered below this.
 const LEAST_STORE: u64 = 16 << 10;
 
+/// What a turn does without, whatever its options say.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Without {
+    /// The prompt is read in a stream.
+    pub exact: bool,
+    /// More tokens than this are not read at once.
+    pub larger_chunks: Option<u32>,
+    /// Nothing comes back from the store.
+    pub recall: bool,
+}
+
 /// What was given up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Relief {
@@ -121,25 +132,25 @@ impl Reliefs {
 
 impl Context {
     /// After `error`, takes less from here on, until the budget is set again; `None` where it is no lack of memory,
-    /// or nothing is left to give.
+    /// or nothing is left to give. It may have come while so many tokens of a prompt were read.
     ///
     /// # Errors
     /// When the device fails.
-    pub fn make_room(&mut self, error: &Error, reading: Option<PrefillMode>) -> Result<Option<Relief>> {
+    pub fn make_room(&mut self, error: &Error, reading: Option<u32>) -> Result<Option<Relief>> {
         let Error::OutOfMemory { site, .. } = error else { return Ok(None) };
         let relief = self.give_up(*site, reading)?;
         memory::give_back();
         Ok(relief)
     }
 
-    fn give_up(&mut self, site: Option<Site>, reading: Option<PrefillMode>) -> Result<Option<Relief>> {
+    fn give_up(&mut self, site: Option<Site>, reading: Option<u32>) -> Result<Option<Relief>> {
         if reading.is_some() && site == Some(Site::Pass) && self.chunk() > LEAST_CHUNK {
             let to = (self.chunk() / 2).max(LEAST_CHUNK);
-            self.set_most_at_once(to);
+            self.without.larger_chunks = Some(to);
             return Ok(Some(Relief::Chunk { to }));
         }
-        if reading == Some(PrefillMode::Exact) && site != Some(Site::Store) {
-            self.set_in_stream();
+        if reading.is_some_and(|n| self.mode(n) == PrefillMode::Exact) && site != Some(Site::Store) {
+            self.without.exact = true;
             return Ok(Some(Relief::Stream));
         }
         let store = self.cache().state().store_bytes;
@@ -151,8 +162,8 @@ impl Context {
         let from = self.cache().budget();
         let least = self.cache().least_budget().map_or(u32::MAX, |least| least.max(LEAST_BUDGET));
         if from <= least {
-            let recalls = matches!(site, Some(Site::Recall | Site::Scores)) && self.recalls();
-            self.set_recalls(false);
+            let recalls = matches!(site, Some(Site::Recall | Site::Scores)) && !self.without.recall;
+            self.without.recall = true;
             return Ok(recalls.then_some(Relief::Recall));
         }
         // What is held already could be had; a budget that is far from full says nothing of what fits.

@@ -19,10 +19,9 @@ use crate::guard::{Guard, Measure};
 use crate::model::Model;
 use crate::prompt::Built;
 use crate::protocol::{
-    CacheOptions, Event, FinishReason, Message, Passage, PrefillMode, Role, Sampling, SessionId, Span, SpanKind,
-    TurnStats,
+    CacheOptions, Event, FinishReason, Message, Passage, Role, Sampling, SessionId, Span, SpanKind, TurnStats,
 };
-use crate::relief::Reliefs;
+use crate::relief::{Reliefs, Without};
 use crate::sampler::Sampler;
 use crate::tokenizer::Special;
 
@@ -156,17 +155,11 @@ impl Session {
         let started = Instant::now();
         let mut sampler = Sampler::new(sampling)?;
         let (messages, begun) = begun(messages);
-        self.context.end_relief();
+        self.context.without = Without::default();
         let mut stats = TurnStats::default();
         let mut first = None;
         let (built, reused, answer, logits) = loop {
-            let Begun { built, reused, answer } = match self.begin(messages, begun, options, false, emit) {
-                Ok(began) => began,
-                Err(error) => {
-                    self.relieve(error, None, emit)?;
-                    continue;
-                }
-            };
+            let Begun { built, reused, answer } = self.begin(messages, begun, options, false, emit)?;
             let n = built.ids.len() as u32;
             // Where memory runs out and the turn begins again, what it has read stays.
             stats.prefilled = n - *first.get_or_insert(reused);
@@ -179,10 +172,7 @@ impl Session {
                 rest => self.prefill(rest, Some(ask), emit),
             };
             match logits {
-                Err(error @ Error::OutOfMemory { .. }) => {
-                    let mode = self.context.mode(rest.len() as u32);
-                    self.relieve(error, Some(mode), emit)?;
-                }
+                Err(error @ Error::OutOfMemory { .. }) => self.relieve(error, Some(rest.len() as u32), emit)?,
                 logits => break (built, reused, answer, logits),
             }
         };
@@ -222,16 +212,13 @@ impl Session {
     /// # Errors
     /// As [`Session::send`].
     pub fn read_ahead(&mut self, messages: &[Message], options: &CacheOptions, emit: Emit) -> Result<()> {
-        self.context.end_relief();
+        self.context.without = Without::default();
         loop {
             let Begun { built, reused, .. } = self.begin(messages, None, options, true, emit)?;
             let rest = &built.ids[reused as usize..];
             let read = if rest.is_empty() { Ok(()) } else { self.prefill(rest, None, emit).map(drop) };
             match read {
-                Err(error @ Error::OutOfMemory { .. }) => {
-                    let mode = self.context.mode(rest.len() as u32);
-                    self.relieve(error, Some(mode), emit)?;
-                }
+                Err(error @ Error::OutOfMemory { .. }) => self.relieve(error, Some(rest.len() as u32), emit)?,
                 Ok(()) | Err(Error::Stopped) => break,
                 Err(error) => return Err(error),
             }
@@ -243,7 +230,7 @@ impl Session {
     ///
     /// # Errors
     /// `error` itself, where it is no lack of memory or nothing is left to give.
-    fn relieve(&mut self, error: Error, reading: Option<PrefillMode>, emit: Emit) -> Result<()> {
+    fn relieve(&mut self, error: Error, reading: Option<u32>, emit: Emit) -> Result<()> {
         match self.context.make_room(&error, reading)? {
             Some(relief) => {
                 self.reliefs.add(relief);
@@ -303,6 +290,22 @@ impl Session {
     /// Puts the conversation into tokens, goes back to where they part from the cache, and says how many need no
     /// prefill. `ahead` leaves out the question; `begun` is an answer to it that is to go on.
     fn begin(
+        &mut self,
+        messages: &[Message],
+        begun: Option<&Message>,
+        options: &CacheOptions,
+        ahead: bool,
+        emit: Emit,
+    ) -> Result<Begun> {
+        loop {
+            match self.lay_out(messages, begun, options, ahead, emit) {
+                Err(error) => self.relieve(error, None, emit)?,
+                began => return began,
+            }
+        }
+    }
+
+    fn lay_out(
         &mut self,
         messages: &[Message],
         begun: Option<&Message>,
@@ -465,7 +468,7 @@ impl Session {
         }
         let from = self.context.cache().budget();
         if let (Measure::Raise, Some(to)) = (measure, self.context.larger_budget()) {
-            match self.context.raise_budget(to) {
+            match self.context.cache_mut().set_budget(to) {
                 Ok(()) => emit(Event::Notice {
                     session: self.id.clone(),
                     code: "guard_budget".into(),

@@ -7,22 +7,18 @@ mod mutate;
 
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
-use std::{env, fs, thread};
+use std::{fs, thread};
 
 use engine::leash::Leash;
 
 use super::tests::guide;
 use super::*;
-use mutate::Chance;
+use mutate::{Chance, Search};
 
 const RUNS: u64 = 150;
 /// Whatever a document is, it is read or refused by then, in so much memory.
 const WITHIN: Duration = Duration::from_secs(60);
 const MEMORY: usize = 256 << 20;
-
-fn number(name: &str) -> Option<u64> {
-    env::var(name).ok().and_then(|text| text.parse().ok())
-}
 
 /// Documents as they should be.
 fn seeds() -> Vec<(&'static str, Vec<u8>)> {
@@ -78,11 +74,9 @@ fn attempt(path: &Path) -> Result<bool, String> {
 #[test]
 fn a_changed_document_is_refused_or_read() {
     let folder = tempfile::tempdir().unwrap();
-    let (seeds, seed) = (seeds(), number("CISTERN_FUZZ_SEED").unwrap_or(1));
-    let time = number("CISTERN_FUZZ_SECONDS").map(Duration::from_secs);
-    let (started, mut runs, mut read, mut broken) = (Instant::now(), 0, 0, Vec::new());
-    while time.map_or(runs < RUNS, |time| started.elapsed() < time) {
-        let mut chance = Chance::new(seed.wrapping_mul(1 << 32).wrapping_add(runs));
+    let seeds = seeds();
+    let (mut search, mut read, mut broken) = (Search::new(RUNS), 0, Vec::new());
+    for (run, mut chance) in search.by_ref() {
         let (name, bytes) = &seeds[chance.below(seeds.len())];
         let mut bytes = bytes.clone();
         for _ in 0..chance.below(4) {
@@ -95,10 +89,9 @@ fn a_changed_document_is_refused_or_read() {
         fs::write(&path, &bytes).unwrap();
         match attempt(&path) {
             Ok(whole) => read += u32::from(whole),
-            Err(trouble) => broken.push(format!("run {runs} of seed {seed}: {trouble}")),
+            Err(trouble) => broken.push(format!("{run}: {trouble}")),
         }
-        runs += 1;
     }
-    println!("documents: {runs} runs in {:?}, {read} read", started.elapsed());
-    assert!(broken.is_empty(), "{} of {runs} runs:\n{}", broken.len(), broken.join("\n"));
+    println!("documents: {} runs in {:?}, {read} read", search.runs, search.took());
+    assert!(broken.is_empty(), "{} of {} runs:\n{}", broken.len(), search.runs, broken.join("\n"));
 }

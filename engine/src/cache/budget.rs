@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::policy::{MIN_BUDGET, MIN_RECENT, Plan};
-use super::{Cache, MOST_TOKENS};
+use super::{Cache, MOST_TOKENS, tokens_in};
 use crate::error::{Error, Result};
 use crate::protocol::{CacheOptions, KvType};
 
@@ -69,8 +69,7 @@ impl Cache {
 
     /// The smallest budget that leaves room beside what is pinned; `None` where the policy keeps everything.
     pub fn least_budget(&self) -> Option<u32> {
-        let pinned: u32 = self.pins.iter().map(|range| range.end - range.start).sum();
-        (!self.plan.prompt.keeps_all()).then(|| MIN_BUDGET.max(pinned + MIN_RECENT))
+        (!self.plan.prompt.keeps_all()).then(|| MIN_BUDGET.max(tokens_in(&self.pins) + MIN_RECENT))
     }
 
     /// Changes the budget: down evicts at once and gives the memory back, up refills from the store.
@@ -135,7 +134,7 @@ impl Cache {
 
 /// Pinned entries count inside the budget, and the newest need some of it.
 pub(super) fn check(plan: &Plan, budget: u32, pins: &[Range<u32>]) -> Result<()> {
-    let pinned: u32 = pins.iter().map(|range| range.end - range.start).sum();
+    let pinned = tokens_in(pins);
     if plan.prompt.keeps_all() || pinned + MIN_RECENT <= budget {
         return Ok(());
     }

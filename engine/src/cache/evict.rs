@@ -72,10 +72,7 @@ impl Cache {
     pub fn begin_layer(&mut self, i: usize, n: usize) -> Result<()> {
         self.asking.clear();
         let need = self.layers[i].len() + n;
-        match self.layers[i].has_room(need) {
-            true => Ok(()),
-            false => self.layers[i].set_capacity(need),
-        }
+        self.layers[i].make_room(need)
     }
 
     /// Ends a layer that has seen all `n` tokens of a prompt: what the question asks for is chosen, and the rest
@@ -271,9 +268,7 @@ impl Attend for Repeating<'_> {
         hot.fetch_scores()?;
         let len = hot.len();
         let before = hot.heads.clone();
-        if !hot.has_room(len + n) {
-            hot.set_capacity(len + n)?;
-        }
+        hot.make_room(len + n)?;
         hot.append(&Rows::encode(k, options.kv)?, &Rows::encode(v, options.kv)?, self.end, self.end)?;
         *peak_bytes = (*peak_bytes).max(layers.iter().map(HotLayer::bytes).sum());
         let hot = &mut layers[layer];

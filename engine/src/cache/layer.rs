@@ -141,6 +141,17 @@ impl HotLayer {
         self.k.bytes() + self.v.bytes()
     }
 
+    /// Makes room for just `len` entries of each KV head, where there is less.
+    ///
+    /// # Errors
+    /// When the device has no memory for them.
+    pub fn make_room(&mut self, len: usize) -> Result<()> {
+        match self.has_room(len) {
+            true => Ok(()),
+            false => self.set_capacity(len),
+        }
+    }
+
     /// Makes the buffers hold exactly `capacity` slots, at least as many as are in use.
     ///
     /// # Errors

@@ -8,17 +8,8 @@ use super::layer::Slots;
 use crate::attention::probe::{Reduce, probe};
 use crate::error::Result;
 
-/// Of the layers above the lowest quarter, so many are looked at, for one token's queries.
+/// Of the layers that bring something back, so many are looked at, for one token's queries.
 const SAMPLE: usize = 3;
-
-/// The share of attention that goes to entries which are only in the store.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct Missed {
-    /// Over all heads that were looked at.
-    pub mean: f32,
-    /// Of the head that misses most.
-    pub most: f32,
-}
 
 impl Cache {
     /// Looks at what the next token misses; [`Cache::take_missed`] says it.
@@ -26,11 +17,11 @@ impl Cache {
         self.looking = Some(Vec::new());
     }
 
-    /// What the last token missed, where it was looked at.
-    pub fn take_missed(&mut self) -> Option<Missed> {
+    /// The share of the last token's attention that went to entries which are only in the store, where it was looked at:
+    /// the mean over all heads that were.
+    pub fn take_missed(&mut self) -> Option<f32> {
         let shares = self.looking.take()?;
-        let mean = shares.iter().sum::<f32>() / shares.len().max(1) as f32;
-        Some(Missed { mean, most: shares.iter().copied().fold(0.0, f32::max) })
+        Some(shares.iter().sum::<f32>() / shares.len().max(1) as f32)
     }
 
     /// Whether an answer is to be watched: something that it may need is only in the store.
@@ -39,7 +30,7 @@ impl Cache {
     }
 
     fn sampled(&self, i: usize) -> bool {
-        let (layers, lowest) = (self.layers.len(), self.layers.len() / 4);
+        let (layers, lowest) = (self.layers.len(), self.lowest());
         let step = ((layers - lowest) / SAMPLE).max(1);
         i >= lowest && (layers - 1 - i).is_multiple_of(step)
     }

@@ -30,7 +30,6 @@ use budget::{Ceiling, check, check_options, checked_budget};
 pub use evict::Repeating;
 use layer::HotLayer;
 use ledger::Ledger;
-pub use missed::Missed;
 use policy::expected::Moments;
 use policy::{MIN_BUDGET, Observes, Plan, Policy};
 use queries::Queries;
@@ -427,7 +426,7 @@ impl Cache {
             past_context: self.past_context(),
             store_bytes: self.store.as_ref().map_or(0, Store::bytes),
             store_limit: self.store.as_ref().map_or(0, Store::limit),
-            pinned: self.pinned.iter().map(|range| range.end - range.start).sum(),
+            pinned: tokens_in(&self.pinned),
         }
     }
 
@@ -495,6 +494,11 @@ fn joined(mut ranges: Vec<Range<u32>>) -> Vec<Range<u32>> {
         }
     }
     joined
+}
+
+/// Of ranges without overlaps.
+fn tokens_in(ranges: &[Range<u32>]) -> u32 {
+    ranges.iter().map(|range| range.end - range.start).sum()
 }
 
 fn pinned_in(pins: &[Range<u32>]) -> impl Fn(u32) -> bool + '_ {

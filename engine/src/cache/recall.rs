@@ -50,6 +50,11 @@ const AGREED: usize = 4;
 const MOST_PASSAGES: usize = 12;
 
 impl Cache {
+    /// The first layer that brings something back.
+    pub(super) fn lowest(&self) -> usize {
+        self.layers.len() / LOWEST
+    }
+
     /// Before a chunk's own entries join: brings back what its asking queries ask for.
     pub(super) fn recall_before(&mut self, i: usize, first: u32) -> Result<()> {
         let Some(ask) = self.ask else { return Ok(()) };
@@ -68,7 +73,7 @@ impl Cache {
     /// budget from here on. `n` tokens have been through the layer.
     pub(super) fn choose(&mut self, i: usize, asking: &Queries, ask: u32, n: u32) -> Result<()> {
         let started = Instant::now();
-        let lowest = self.layers.len() / LOWEST;
+        let lowest = self.lowest();
         if i == lowest {
             self.asked.clear();
         }

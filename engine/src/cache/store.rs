@@ -126,17 +126,20 @@ impl Store {
 
     /// Bytes of the entries of `n` tokens in one layer.
     pub fn bytes_of(&self, n: usize) -> u64 {
-        let heads = self.layers[0].marks.len();
-        (n * heads * (2 * row_bytes(self.kv, self.head_dim) + size_of::<Mark>())) as u64
+        (n * (self.row_bytes() + self.layers[0].marks.len() * size_of::<Mark>())) as u64
+    }
+
+    /// Bytes of one token's keys and values in one layer.
+    fn row_bytes(&self) -> usize {
+        2 * self.layers[0].marks.len() * row_bytes(self.kv, self.head_dim)
     }
 
     fn layer_bytes(&self, i: usize) -> u64 {
         let layer = &self.layers[i];
         let heads = layer.marks.len();
-        let row = 2 * heads * row_bytes(self.kv, self.head_dim);
         // Only whole pages are dropped.
         let rows = (layer.len() as usize).saturating_sub(layer.dropped * PAGE);
-        (rows * row + heads * layer.len() as usize * size_of::<Mark>()) as u64
+        (rows * self.row_bytes() + heads * layer.len() as usize * size_of::<Mark>()) as u64
     }
 
     /// Adds the entries of the tokens that follow on what the layer holds, rotated for `angle` and on.
@@ -269,9 +272,8 @@ impl Store {
     /// Brings one layer inside its part of the limit. The marks must be up to date.
     pub fn enforce(&mut self, i: usize, pinned: &dyn Fn(u32) -> bool) {
         let limit = self.limit / self.layers.len() as u64;
-        let d = self.head_dim;
-        let layer = &mut self.layers[i];
-        let page_bytes = (2 * PAGE * layer.marks.len() * row_bytes(self.kv, d)) as u64;
+        let page_bytes = (PAGE * self.row_bytes()) as u64;
+        let layer = &self.layers[i];
         let mut worth: Vec<(f32, usize)> = (0..layer.pages.len().saturating_sub(1))
             .filter(|&p| layer.pages[p].is_some())
             .filter(|&p| !(p * PAGE..(p + 1) * PAGE).any(|position| pinned(position as u32)))

@@ -20,7 +20,7 @@ use candle_core::Device;
 use engine::error::Error;
 use engine::gguf::Gguf;
 use engine::model::Model;
-use mutate::Chance;
+use mutate::{Chance, Search};
 
 #[global_allocator]
 static ALLOCATOR: memory::Counting = memory::Counting;
@@ -32,15 +32,6 @@ static ONE: Mutex<()> = Mutex::new(());
 /// control token some more.
 const OWN: usize = 48 << 20;
 const PER_BYTE: usize = 80;
-
-/// The time to look for, where one is asked for.
-fn time() -> Option<Duration> {
-    env::var("CISTERN_FUZZ_SECONDS").ok().and_then(|text| text.parse().ok()).map(Duration::from_secs_f64)
-}
-
-fn seed() -> u64 {
-    env::var("CISTERN_FUZZ_SEED").ok().and_then(|text| text.parse().ok()).unwrap_or(1)
-}
 
 fn corpus_of(name: &str) -> Vec<(PathBuf, Vec<u8>)> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/hostile/corpus").join(name);
@@ -90,17 +81,15 @@ fn search(
     for (path, bytes) in corpus_of(name) {
         attempt(&bytes, path.display().to_string(), false);
     }
-    let started = Instant::now();
-    let mut runs = 0u64;
-    while time().map_or(runs < count, |time| started.elapsed() < time) {
-        let mut chance = Chance::new(seed().wrapping_mul(1 << 32).wrapping_add(runs));
+    let mut search = Search::new(count);
+    for (run, mut chance) in search.by_ref() {
         let mut bytes = seeds[chance.below(seeds.len())].clone();
         change(&mut bytes, &mut chance);
-        attempt(&bytes, format!("run {runs} of seed {}", seed()), true);
-        runs += 1;
+        attempt(&bytes, run, true);
     }
     let _ = fs::remove_file(&at_work);
-    println!("{name}: {runs} runs in {:.1} s, at most {} KiB", started.elapsed().as_secs_f64(), most >> 10);
+    let (runs, took) = (search.runs, search.took());
+    println!("{name}: {runs} runs in {:.1} s, at most {} KiB", took.as_secs_f64(), most >> 10);
     assert!(broken.is_empty(), "{} of {runs} runs:\n{}", broken.len(), broken.join("\n"));
 }
 

@@ -1,5 +1,7 @@
 //! Changes to honest input that readers are known to trip over.
 
+use std::time::{Duration, Instant};
+
 /// Numbers that are too large, too small, or at the edge.
 const EDGES: [u64; 16] = [
     0,
@@ -71,6 +73,52 @@ impl Chance {
 
     pub fn below(&mut self, n: usize) -> usize {
         if n == 0 { 0 } else { (self.next() % n as u64) as usize }
+    }
+}
+
+/// The runs of a search: the same ones on every machine, or as many as `CISTERN_FUZZ_SECONDS` allows;
+/// `CISTERN_FUZZ_SEED` looks elsewhere.
+pub struct Search {
+    seed: u64,
+    count: u64,
+    time: Option<Duration>,
+    started: Instant,
+    pub runs: u64,
+}
+
+impl Search {
+    pub fn new(count: u64) -> Self {
+        fn asked<T: std::str::FromStr>(name: &str) -> Option<T> {
+            std::env::var(name).ok().and_then(|text| text.parse().ok())
+        }
+        Self {
+            seed: asked("CISTERN_FUZZ_SEED").unwrap_or(1),
+            count,
+            time: asked("CISTERN_FUZZ_SECONDS").map(Duration::from_secs_f64),
+            started: Instant::now(),
+            runs: 0,
+        }
+    }
+
+    pub fn took(&self) -> Duration {
+        self.started.elapsed()
+    }
+}
+
+/// What a run is called, and its chance.
+impl Iterator for Search {
+    type Item = (String, Chance);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let goes_on = self.time.map_or(self.runs < self.count, |time| self.took() < time);
+        goes_on.then(|| {
+            let run = (
+                format!("run {} of seed {}", self.runs, self.seed),
+                Chance::new(self.seed.wrapping_mul(1 << 32).wrapping_add(self.runs)),
+            );
+            self.runs += 1;
+            run
+        })
     }
 }
 

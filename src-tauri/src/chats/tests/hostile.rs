@@ -5,12 +5,9 @@
 #[allow(dead_code)]
 mod mutate;
 
-use std::env;
-use std::time::Instant;
-
 use super::transfer::{branched, exported};
 use super::*;
-use mutate::Chance;
+use mutate::{Chance, Search};
 
 const RUNS: u64 = 1_500;
 
@@ -30,10 +27,6 @@ const WORDS: [&str; 12] = [
     "\"documents_of\":0,",
 ];
 
-fn number(name: &str) -> Option<u64> {
-    env::var(name).ok().and_then(|text| text.parse().ok())
-}
-
 /// Puts a word in place of a value, or anywhere.
 fn words(bytes: &mut Vec<u8>, chance: &mut Chance) {
     let word = WORDS[chance.below(WORDS.len())].bytes();
@@ -52,11 +45,8 @@ fn words(bytes: &mut Vec<u8>, chance: &mut Chance) {
 async fn a_changed_chat_is_refused_whole_or_can_be_read_and_taken_along_again() {
     let (_folder, store) = store();
     let honest = exported(&store, &branched(&store).await.chat.id).await;
-    let (seed, time) =
-        (number("CISTERN_FUZZ_SEED").unwrap_or(1), number("CISTERN_FUZZ_SECONDS").map(Duration::from_secs));
-    let (started, mut runs, mut taken) = (Instant::now(), 0, 0);
-    while time.map_or(runs < RUNS, |time| started.elapsed() < time) {
-        let mut chance = Chance::new(seed.wrapping_mul(1 << 32).wrapping_add(runs));
+    let (mut search, mut taken) = (Search::new(RUNS), 0);
+    for (run, mut chance) in search.by_ref() {
         let mut json = honest.clone().into_bytes();
         for _ in 0..chance.below(3) {
             words(&mut json, &mut chance);
@@ -64,7 +54,7 @@ async fn a_changed_chat_is_refused_whole_or_can_be_read_and_taken_along_again() 
         if chance.below(2) == 0 {
             mutate::bytes(&mut json, &mut chance);
         }
-        let what = format!("run {runs} of seed {seed}: {}", String::from_utf8_lossy(&json));
+        let what = format!("{run}: {}", String::from_utf8_lossy(&json));
         match store.run(move |db| from_json(db, &json)).await {
             Ok(summary) => {
                 taken += 1;
@@ -83,8 +73,7 @@ async fn a_changed_chat_is_refused_whole_or_can_be_read_and_taken_along_again() 
             Err(problem) => assert_eq!(problem.code(), "no_chat", "{problem}: {what}"),
         }
         assert_eq!(store.run(|db| all_ids(db)).await.unwrap().len(), 1, "{what}");
-        runs += 1;
     }
-    println!("chats: {runs} runs in {:?}, {taken} taken in", started.elapsed());
+    println!("chats: {} runs in {:?}, {taken} taken in", search.runs, search.took());
     assert!(taken > 0);
 }
