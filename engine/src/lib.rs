@@ -12,6 +12,7 @@ pub mod footprint;
 pub mod gguf;
 pub mod guard;
 pub mod leash;
+mod math;
 pub mod memory;
 pub mod model;
 pub mod prompt;

@@ -142,15 +142,6 @@ mod vector {
             Self(avx2!([_mm256_loadu_si256(from), _mm256_loadu_si256(from.add(1))]))
         }
 
-        #[inline(always)]
-        pub fn store(self, to: &mut [i16; 32]) {
-            let to = to.as_mut_ptr().cast::<__m256i>();
-            avx2! {
-                _mm256_storeu_si256(to, self.0[0]);
-                _mm256_storeu_si256(to.add(1), self.0[1]);
-            }
-        }
-
         /// The low halves of 16 bytes, then their high halves.
         #[inline(always)]
         pub fn nibbles(from: &[u8; 16]) -> Self {
@@ -194,16 +185,18 @@ mod vector {
             Self(std::array::from_fn(|i| avx2!(_mm256_mullo_epi16(self.0[i], _mm256_set1_epi16(by[i])))))
         }
 
-        /// Times 2 to the `shift`, times a fraction of 15 bits, and something more.
+        /// As numbers.
         #[inline(always)]
-        pub fn scaled(self, shift: u32, fraction: i16, more: i16) -> Self {
-            Self(self.0.map(|half| {
-                avx2! {
-                    let wide = _mm256_sll_epi16(half, _mm_cvtsi32_si128(shift as i32));
-                    let product = _mm256_mulhrs_epi16(wide, _mm256_set1_epi16(fraction));
-                    _mm256_add_epi16(product, _mm256_set1_epi16(more))
-                }
-            }))
+        pub fn floats(self) -> [Floats; 4] {
+            avx2! {
+                let eights = [
+                    _mm256_castsi256_si128(self.0[0]),
+                    _mm256_extracti128_si256::<1>(self.0[0]),
+                    _mm256_castsi256_si128(self.0[1]),
+                    _mm256_extracti128_si256::<1>(self.0[1]),
+                ];
+                eights.map(|eight| Floats(_mm256_cvtepi32_ps(_mm256_cvtepi16_epi32(eight))))
+            }
         }
     }
 
@@ -266,6 +259,31 @@ mod vector {
         #[inline(always)]
         pub fn all(x: &f32) -> Self {
             Self(avx2!(_mm256_broadcast_ss(x)))
+        }
+
+        /// Number `i` of each of eight, as the `i`th of eight.
+        #[inline(always)]
+        pub fn transposed(rows: [Self; 8]) -> [Self; 8] {
+            let rows = rows.map(|row| row.0);
+            avx2! {
+                let pair = |i: usize| {
+                    (_mm256_unpacklo_ps(rows[i], rows[i + 1]), _mm256_unpackhi_ps(rows[i], rows[i + 1]))
+                };
+                let four = |i: usize| {
+                    let ((low, high), (more_low, more_high)) = (pair(i), pair(i + 2));
+                    [
+                        _mm256_shuffle_ps::<0x44>(low, more_low),
+                        _mm256_shuffle_ps::<0xee>(low, more_low),
+                        _mm256_shuffle_ps::<0x44>(high, more_high),
+                        _mm256_shuffle_ps::<0xee>(high, more_high),
+                    ]
+                };
+                let (first, last) = (four(0), four(4));
+                std::array::from_fn(|i| match i {
+                    0..4 => Self(_mm256_permute2f128_ps::<0x20>(first[i], last[i])),
+                    _ => Self(_mm256_permute2f128_ps::<0x31>(first[i - 4], last[i - 4])),
+                })
+            }
         }
 
         #[inline(always)]
@@ -375,11 +393,6 @@ mod plain {
             Self(*from)
         }
 
-        #[inline(always)]
-        pub fn store(self, to: &mut [i16; 32]) {
-            *to = self.0;
-        }
-
         /// The low halves of 16 bytes, then their high halves.
         #[inline(always)]
         pub fn nibbles(from: &[u8; 16]) -> Self {
@@ -408,11 +421,10 @@ mod plain {
             Self(std::array::from_fn(|j| self.0[j] * by[j / 16]))
         }
 
-        /// Times 2 to the `shift`, times a fraction of 15 bits, and something more.
+        /// As numbers.
         #[inline(always)]
-        pub fn scaled(self, shift: u32, fraction: i16, more: i16) -> Self {
-            let product = |x: i16| ((i32::from(x << shift) * i32::from(fraction) + (1 << 14)) >> 15) as i16;
-            Self(self.0.map(|x| product(x).wrapping_add(more)))
+        pub fn floats(self) -> [Floats; 4] {
+            std::array::from_fn(|i| Floats(std::array::from_fn(|lane| f32::from(self.0[8 * i + lane]))))
         }
     }
 
@@ -479,6 +491,12 @@ mod plain {
             Self([*x; 8])
         }
 
+        /// Number `i` of each of eight, as the `i`th of eight.
+        #[inline(always)]
+        pub fn transposed(rows: [Self; 8]) -> [Self; 8] {
+            std::array::from_fn(|i| Self(rows.map(|row| row.0[i])))
+        }
+
         #[inline(always)]
         pub fn times(self, by: Self) -> Self {
             Self(std::array::from_fn(|lane| self.0[lane] * by.0[lane]))
@@ -525,7 +543,6 @@ mod tests {
                 Bytes::nibbles(half).plus_sixteens($bits).words().minus(16),
                 Bytes::nibbles(half).less_sixteens($bits),
                 bytes.low().words().times([-128, 31]),
-                bytes.low().words().scaled(9, -12_345, 77),
                 signed,
             ];
             all.extend(Words::both_nibbles($bytes));
@@ -534,19 +551,22 @@ mod tests {
             all.extend([high.plus_pairs::<0>(more), high.plus_pairs::<2>(more)].map(|x| x.words().minus(32)));
             all.extend([high.plus_pairs::<4>(more), high.plus_pairs::<6>(more)].map(|x| x.words().minus(32)));
             let halves: [f16; 8] = std::array::from_fn(|i| f16::from_f32(f32::from($signed[i]) / 3.0));
-            let mut wide = [[0f32; 8]; 2];
+            let mut wide = vec![[0f32; 8]; 2];
             Floats::halves(&halves).store(&mut wide[0]);
             Floats::bytes($bytes.first_chunk().unwrap()).and(Floats::load(&wide[0].clone())).store(&mut wide[1]);
-            let store = |words: Words| {
-                let mut to = [0; 32];
-                words.store(&mut to);
+            let store = |eight: Floats| {
+                let mut to = [0f32; 8];
+                eight.store(&mut to);
                 to
             };
+            let rows: [f32; 64] = std::array::from_fn(|i| i as f32);
+            let rows = std::array::from_fn(|row| Floats::load(&rows.as_chunks().0[row]));
+            wide.extend(Floats::transposed(rows).map(store));
             let sums: Vec<f32> = all
                 .iter()
                 .map(|&words| Floats::zero().plus(Ints::zero().plus(words, signed).floats(), Floats::all(&0.5)).sum())
                 .collect();
-            (all.into_iter().map(store).collect::<Vec<_>>(), sums, wide)
+            (all.into_iter().map(|words| words.floats().map(store)).collect::<Vec<_>>(), sums, wide)
         }};
     }
 

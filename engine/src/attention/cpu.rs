@@ -3,11 +3,11 @@
 //! Softmax takes two passes, because a column sum needs a row's final normaliser. Rows are processed in
 //! blocks, so that the scores of a block stay under [`BLOCK_BYTES`] whatever the prompt's length.
 
-use gemm::Parallelism;
 use half::f16;
 use half::slice::HalfFloatSliceExt;
 use rayon::prelude::*;
 
+use crate::math::{Shared, exp, gemm_f32};
 use crate::simd::Floats;
 
 /// Cap on the attention scores that one task holds, in bytes.
@@ -293,7 +293,7 @@ fn many_queries(
     let width = group * d * scores.len();
     let block = (BLOCK_BYTES / (len * size_of::<f32>())).clamp(1, BLOCK_QUERIES);
     let blocks = n.div_ceil(block);
-    let out = Columns(out.as_mut_ptr());
+    let out = Shared(out.as_mut_ptr());
     for (head, scores) in scores.iter_mut().enumerate() {
         let base = head * entries.capacity * d;
         let sums = (0..group * blocks)
@@ -359,45 +359,6 @@ fn many_queries(
     }
 }
 
-/// `dst[m, n] = alpha · lhs[m, k] rhs[k, n]`, added to what `dst` holds where `add`; the strides of `lhs` and
-/// `rhs` are (column, row), that of `dst` is its row's.
-///
-/// # Safety
-/// The pointers must be valid for these sizes and strides, and `dst` written by nobody else.
-pub(super) unsafe fn gemm_f32(
-    (m, n, k): (usize, usize, usize),
-    (dst, dst_row): (*mut f32, usize),
-    (lhs, lhs_col, lhs_row): (*const f32, usize, usize),
-    (rhs, rhs_col, rhs_row): (*const f32, usize, usize),
-    alpha: f32,
-    add: bool,
-) {
-    // SAFETY: as the caller promises.
-    unsafe {
-        gemm::gemm(
-            m,
-            n,
-            k,
-            dst,
-            1,
-            dst_row as isize,
-            add,
-            lhs,
-            lhs_col as isize,
-            lhs_row as isize,
-            rhs,
-            rhs_col as isize,
-            rhs_row as isize,
-            1.0,
-            alpha,
-            false,
-            false,
-            false,
-            Parallelism::None,
-        );
-    }
-}
-
 /// Softmax of the first `visible` numbers; the rest become 0.
 fn softmax(row: &mut [f32], visible: usize) {
     let (seen, unseen) = row.split_at_mut(visible);
@@ -434,41 +395,6 @@ fn exponentials(row: &mut [f32]) -> (f32, f32) {
     (max, Floats::load(&sums).sum() + more)
 }
 
-/// `eˣ` for x ≤ 0 to about 1e-7 relative: the bits of 2ⁿ times a polynomial on the rest (Cephes `expf`).
-/// Without branches or calls, so that a loop over it becomes vector code.
-#[inline(always)]
-pub(super) fn exp(x: f32) -> f32 {
-    // Adding 1.5 · 2²³ rounds to an integer and leaves it in the low bits.
-    const ROUND: f32 = 12_582_912.0;
-    let x = x.max(-87.0);
-    let shifted = x.mul_add(std::f32::consts::LOG2_E, ROUND);
-    let n = shifted - ROUND;
-    let r = n.mul_add(-0.693_359_4, x);
-    let r = n.mul_add(2.121_944_4e-4, r);
-    let p = 1.987_569_1e-4_f32;
-    let p = p.mul_add(r, 1.398_199_9e-3);
-    let p = p.mul_add(r, 8.333_452e-3);
-    let p = p.mul_add(r, 4.166_579_6e-2);
-    let p = p.mul_add(r, 1.666_666_5e-1);
-    let p = p.mul_add(r, 5e-1);
-    let p = p.mul_add(r * r, r) + 1.0;
-    p * f32::from_bits((shifted.to_bits() << 23).wrapping_add(1f32.to_bits()))
-}
-
-/// In sixteen lanes, which the compiler turns into vector code.
-#[inline]
-pub(crate) fn dot(a: &[f32], b: &[f32]) -> f32 {
-    let mut sums = [0f32; 16];
-    let (a_chunks, b_chunks) = (a.chunks_exact(16), b.chunks_exact(16));
-    let rest: f32 = a_chunks.remainder().iter().zip(b_chunks.remainder()).map(|(a, b)| a * b).sum();
-    for (a, b) in a_chunks.zip(b_chunks) {
-        for i in 0..16 {
-            sums[i] = a[i].mul_add(b[i], sums[i]);
-        }
-    }
-    Floats::load(&std::array::from_fn(|lane| sums[lane] + sums[lane + 8])).sum() + rest
-}
-
 #[inline]
 fn add_scaled(to: &mut [f32], x: &[f32], by: f32) {
     for (to, x) in to.iter_mut().zip(x) {
@@ -476,25 +402,12 @@ fn add_scaled(to: &mut [f32], x: &[f32], by: f32) {
     }
 }
 
-/// Lets tasks write disjoint parts of one matrix.
-struct Columns(*mut f32);
-// SAFETY: every task writes the columns and rows of its own query head and block only.
-unsafe impl Sync for Columns {}
-
 #[cfg(test)]
 mod tests {
     use candle_core::{DType, Device, Tensor};
     use proptest::prelude::*;
 
     use super::*;
-
-    #[test]
-    fn exp_is_exact_to_a_few_ulps() {
-        for i in 0..8_700 {
-            let x = -(i as f32) / 100.0;
-            assert!((exp(x) - x.exp()).abs() <= 3e-7 * x.exp(), "exp({x})");
-        }
-    }
 
     #[test]
     fn column_sums_of_chunks_add_up_to_those_of_one_pass() {

@@ -9,16 +9,3 @@ pub mod ops;
 pub mod probe;
 
 pub use cpu::Slices;
-
-use candle_core::{CpuStorage, Storage, Tensor};
-
-use crate::error::Result;
-
-/// Runs `f` on the numbers of a contiguous f32 tensor in host memory.
-pub(crate) fn floats<T>(x: &Tensor, f: impl FnOnce(&[f32]) -> T) -> Result<T> {
-    let (storage, layout) = x.storage_and_layout();
-    match (&*storage, layout.contiguous_offsets()) {
-        (Storage::Cpu(CpuStorage::F32(x)), Some((start, end))) => Ok(f(&x[start..end])),
-        _ => Err(candle_core::Error::msg("a contiguous f32 tensor in host memory is expected").into()),
-    }
-}

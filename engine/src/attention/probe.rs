@@ -6,7 +6,8 @@ use std::collections::VecDeque;
 use rayon::prelude::*;
 
 use super::Slices;
-use super::cpu::{TILE, exp, gemm_f32};
+use super::cpu::TILE;
+use crate::math::{exp, gemm_f32};
 
 /// Cap on the logits that are held at once, in bytes.
 const BLOCK_BYTES: usize = 16 << 20;

@@ -4,8 +4,9 @@ use candle_core::{Device, Tensor};
 
 use super::rows::Rows;
 use crate::attention::cpu::Entries;
-use crate::attention::{cpu, floats, ops};
+use crate::attention::{cpu, ops};
 use crate::error::Result;
+use crate::math::floats;
 use crate::memory::{self, Site};
 use crate::model::{Config, Rope};
 use crate::protocol::KvType;

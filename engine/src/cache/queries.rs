@@ -2,9 +2,8 @@
 
 use candle_core::Tensor;
 
-use crate::attention::cpu::dot;
-use crate::attention::floats;
 use crate::error::Result;
+use crate::math::{dot, floats};
 
 /// Rotated queries of neighbouring tokens, `[heads, n, head_dim]`.
 #[derive(Debug, Clone, Default)]

@@ -22,10 +22,6 @@ pub trait Format: Copy + Send + Sync {
     /// Whether there are offsets at all.
     const OFFSETS: bool;
 
-    /// The least and the largest of the integers.
-    const LEAST: i16;
-    const MOST: i16;
-
     /// Scales and offsets of the parts.
     fn scales(&self) -> Scales;
 
@@ -49,8 +45,6 @@ pub struct Q4_0 {
 impl Format for Q4_0 {
     const PARTS: usize = 1;
     const OFFSETS: bool = false;
-    const LEAST: i16 = -8;
-    const MOST: i16 = 7;
 
     #[inline(always)]
     fn scales(&self) -> Scales {
@@ -74,8 +68,6 @@ pub struct Q4_1 {
 impl Format for Q4_1 {
     const PARTS: usize = 1;
     const OFFSETS: bool = true;
-    const LEAST: i16 = 0;
-    const MOST: i16 = 15;
 
     #[inline(always)]
     fn scales(&self) -> Scales {
@@ -99,8 +91,6 @@ pub struct Q5_0 {
 impl Format for Q5_0 {
     const PARTS: usize = 1;
     const OFFSETS: bool = false;
-    const LEAST: i16 = -16;
-    const MOST: i16 = 15;
 
     #[inline(always)]
     fn scales(&self) -> Scales {
@@ -125,8 +115,6 @@ pub struct Q5_1 {
 impl Format for Q5_1 {
     const PARTS: usize = 1;
     const OFFSETS: bool = true;
-    const LEAST: i16 = 0;
-    const MOST: i16 = 31;
 
     #[inline(always)]
     fn scales(&self) -> Scales {
@@ -149,8 +137,6 @@ pub struct Q8_0 {
 impl Format for Q8_0 {
     const PARTS: usize = 1;
     const OFFSETS: bool = false;
-    const LEAST: i16 = -128;
-    const MOST: i16 = 127;
 
     #[inline(always)]
     fn scales(&self) -> Scales {
@@ -190,8 +176,6 @@ pub struct Q4K {
 impl Format for Q4K {
     const PARTS: usize = 8;
     const OFFSETS: bool = true;
-    const LEAST: i16 = 0;
-    const MOST: i16 = 15;
 
     #[inline(always)]
     fn scales(&self) -> Scales {
@@ -221,8 +205,6 @@ pub struct Q5K {
 impl Format for Q5K {
     const PARTS: usize = 8;
     const OFFSETS: bool = true;
-    const LEAST: i16 = 0;
-    const MOST: i16 = 31;
 
     #[inline(always)]
     fn scales(&self) -> Scales {
@@ -252,9 +234,6 @@ pub struct Q6K {
 impl Format for Q6K {
     const PARTS: usize = 8;
     const OFFSETS: bool = false;
-    // From -32 to 31, times a scale of 8 bits.
-    const LEAST: i16 = -4096;
-    const MOST: i16 = 4096;
 
     #[inline(always)]
     fn scales(&self) -> Scales {

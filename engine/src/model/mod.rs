@@ -5,6 +5,7 @@ mod formats;
 mod linear;
 pub(crate) mod mapped;
 mod matmul;
+mod packed;
 mod rope;
 
 use std::path::Path;
@@ -224,20 +225,18 @@ impl Model {
     pub fn layer(&self, i: usize, x: &Tensor, angles: &(Tensor, Tensor), cache: &mut dyn Attend) -> Result<Tensor> {
         let layer = &self.layers[i];
         let h = layer.attention_norm.forward(x)?;
-        let mut q = self.heads(&layer.q.forward(&h)?)?;
-        let mut k = self.heads(&layer.k.forward(&h)?)?;
-        let v = self.heads(&layer.v.forward(&h)?)?;
+        let [q, k, v] = Linear::together([&layer.q, &layer.k, &layer.v], &h)?;
+        let (mut q, mut k, v) = (self.heads(&q)?, self.heads(&k)?, self.heads(&v)?);
         if let Some((q_norm, k_norm)) = &layer.qk_norm {
             (q, k) = (q_norm.forward(&q)?, k_norm.forward(&k)?);
         }
         let q = self.rope.rotate(&q, angles)?;
         let k = self.rope.rotate(&k, angles)?;
         let attended = cache.attend(i, &q, &k, &v)?;
-        let x = (x + layer.out.forward(&attended)?)?;
+        let x = layer.out.forward_onto(&attended, x)?;
 
         let h = layer.ff_norm.forward(&x)?;
-        let h = (candle_nn::ops::silu(&layer.gate.forward(&h)?)? * layer.up.forward(&h)?)?;
-        Ok((x + layer.down.forward(&h)?)?)
+        layer.down.forward_onto(&Linear::gated(&layer.gate, &layer.up, &h)?, &x)
     }
 
     /// The logits of the last of the hidden states, `[vocab]`, f32.

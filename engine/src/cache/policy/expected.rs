@@ -2,8 +2,9 @@
 //! far; a key's expected attention over the coming positions then has a closed form, weighted by the value's
 //! length. No query in particular is asked, so it suits documents that will be asked many questions.
 
-use crate::attention::cpu::{TILE, dot};
+use crate::attention::cpu::TILE;
 use crate::attention::probe::Keys;
+use crate::math::dot;
 
 use super::{Entries, H2o, MIN_RECENT, Observes, Policy, Protection};
 
