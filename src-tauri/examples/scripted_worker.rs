@@ -1,7 +1,7 @@
 //! A worker for the tests of the shell: a real process on real pipes that follows a script, so that crashes,
 //! wrong versions and broken pipes can be had when they are wanted. Its manners are those of the file name it
 //! was started under (the tests copy it): `healthy`, `dies-on-send`, `dies-on-load`, `dies-at-once`,
-//! `loses-its-file`, `babbles`, `old-version`, `waits-for-stop` (in the middle of an answer), `huge-cache` (as well,
+//! `loses-its-file`, `loses-its-card` (when it is to compute), `loses-its-card-on-load`, `babbles`, `old-version`, `waits-for-stop` (in the middle of an answer), `huge-cache` (as well,
 //! where nothing bounds it).
 
 use std::collections::HashSet;
@@ -20,7 +20,14 @@ fn main() -> io::Result<()> {
     }
     let (mut from, mut to) = (io::stdin().lock(), io::stdout().lock());
     let mut restored = HashSet::new();
-    let device = Device { kind: "cpu".into(), name: "a scripted CPU".into() };
+    let device = match manners.starts_with("loses-its-card") {
+        true => Device { kind: "cuda".into(), name: "a scripted GPU".into() },
+        false => Device { kind: "cpu".into(), name: "a scripted CPU".into() },
+    };
+    let card_failed = |session| {
+        let message = "The computation failed: DriverError(CUDA_ERROR_UNKNOWN)".into();
+        Event::Failed { session, code: "compute".into(), message }
+    };
     while let Some(Command { id, request }) = read_frame::<Command>(&mut from)? {
         let mut say = |re: Option<u64>, event: Event| write_frame(&mut to, &Report { re, event });
         match request {
@@ -29,6 +36,7 @@ fn main() -> io::Result<()> {
                 say(Some(id), Event::Hello { version, device: device.clone() })?;
             }
             Request::Load { .. } if manners == "dies-on-load" => std::process::abort(),
+            Request::Load { .. } if manners == "loses-its-card-on-load" => say(Some(id), card_failed(None))?,
             Request::Load { path } if !path.exists() => {
                 let message = "There is no such file".into();
                 say(Some(id), Event::Failed { session: None, code: "no_file".into(), message })?;
@@ -74,6 +82,10 @@ fn main() -> io::Result<()> {
                     )?;
                     let text = "Once ".into();
                     say(None, Event::Token { session, text, generated: 1, tok_s: 50.0 })?;
+                    continue;
+                }
+                if manners == "loses-its-card" {
+                    say(None, card_failed(Some(session)))?;
                     continue;
                 }
                 if manners == "babbles" {

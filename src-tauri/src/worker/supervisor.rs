@@ -213,7 +213,12 @@ impl Supervisor {
                     }
                 },
                 report = process.reports.recv() => match report {
-                    Some(Ok(report)) => self.take(&mut process, report),
+                    Some(Ok(report)) => {
+                        if let Some(how) = self.card_failed(&process, &report) {
+                            return End::Died { how, said_hello: true };
+                        }
+                        self.take(&mut process, report);
+                    }
                     broken => {
                         let how = process.how_it_died(broken, self.model.as_deref()).await;
                         return End::Died { how, said_hello: true };
@@ -291,6 +296,20 @@ impl Supervisor {
         process.pending.insert(self.last_id, pending);
         // A closed pipe shows as the end of its reports.
         process.send(Command { id: self.last_id, request });
+    }
+
+    /// Whether a graphics card no longer computes, as after a reset of its driver: what a process holds there is lost,
+    /// and whatever it tries next fails as well, while a new process may find the card again. In words that fit after
+    /// "because".
+    fn card_failed(&mut self, process: &Process, Report { re, event }: &Report) -> Option<String> {
+        let Event::Failed { code, message, .. } = event else { return None };
+        if code != "compute" || !self.ends.seen.borrow().is_on_gpu() {
+            return None;
+        }
+        // What was being opened is opened again.
+        let load = re.and_then(|id| process.pending.get(&id)?.load.clone());
+        self.model = load.or(self.model.take());
+        Some(format!("the card failed ({})", message.trim_end_matches('.')))
     }
 
     /// Takes in one report.

@@ -210,6 +210,47 @@ async fn where_the_graphics_card_is_gone_the_processor_goes_on_and_one_sentence_
 }
 
 #[tokio::test]
+async fn a_card_that_fails_while_a_model_is_opened_is_tried_again_and_then_done_without() {
+    let scripted = Scripted::new(&["loses-its-card-on-load", "healthy"]);
+    let (worker, mut notices) = scripted.start(None);
+    let opening = worker.submit(Request::Load { path: scripted.model() });
+    let said = complaints(&mut notices).await;
+    let [sentence] = &said[..] else { panic!("{said:?}") };
+    assert!(
+        sentence.contains("the card failed (The computation failed: DriverError(CUDA_ERROR_UNKNOWN))"),
+        "{sentence}"
+    );
+    assert!(sentence.contains("goes on with the processor"), "{sentence}");
+    assert!(soon(answer(opening)).await.is_err());
+    // Nobody has to choose it again.
+    assert!(worker.holds(&scripted.model()));
+    soon(worker.ask(send("a"))).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_card_that_fails_in_an_answer_costs_the_answer_and_not_the_chat() {
+    let scripted = Scripted::new(&["loses-its-card", "healthy"]);
+    let (worker, mut notices) = scripted.start(Some(scripted.model()));
+    states(&mut notices, is_ready).await;
+    for _ in 0..3 {
+        soon(worker.ask(send("a"))).await.unwrap();
+        let lost = soon(async {
+            loop {
+                if let Notice::Lost { sessions, how } = notices.recv().await.unwrap() {
+                    return (sessions, how);
+                }
+            }
+        });
+        let (sessions, how) = lost.await;
+        assert_eq!(sessions, ["a"]);
+        assert!(how.starts_with("the card failed"), "{how}");
+        states(&mut notices, is_ready).await;
+    }
+    assert_eq!(worker.seen().device.map(|device| device.kind).as_deref(), Some("cpu"));
+    soon(worker.ask(send("a"))).await.unwrap();
+}
+
+#[tokio::test]
 async fn a_graphics_card_whose_program_cannot_be_started_is_done_without() {
     let scripted = Scripted::new(&["healthy"]);
     let no_program = scripted.folder.path().join("cistern-cuda");
